@@ -1,0 +1,1 @@
+"""A supervisor daemon for long-running LLM agents: one OS process per agent."""
