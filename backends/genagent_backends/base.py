@@ -1,0 +1,179 @@
+"""The contract of a backend: five callbacks that turn one prompt into a stream of events.
+
+A backend owns its session: it opens one, threads it through prompts, and closes
+it. Everything else (queueing, retries, deadlines, capture limits, interruption) is
+the agent's. A stream yields events in order and ends with exactly one terminal
+event (`result` or `error`); a failure during the turn is a terminal `error`, not
+an exception.
+
+Which callback runs where: `prompt`, the stream and `update_session` run in the
+turn thread with its own event loop; the others in the agent's coordinator, which
+answers nobody meanwhile. Each may be `def` or `async def`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from genagent_protocol.events import Event
+from genagent_protocol.plain import FrozenDict, Plain
+
+#: What a backend keeps between turns. The agent threads it through and never looks inside.
+Session: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The answer of a callback that could not do what it was asked.
+
+    From `start_session` and `resume_session` it fails the start; from `prompt`
+    it fails the turn with exactly this reason and leaves the session as it was.
+    """
+
+    reason: Plain
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """The answer of `prompt`: the events to come, and the session for the next turn."""
+
+    events: AsyncIterable[Event] | Iterable[Event]
+    session: Session
+
+
+class Process(Protocol):
+    """A provider's process, begun for one turn or for a session.
+
+    Its standard output and error are read through it; its whole process tree is
+    ended with the turn (or the session) that began it, also what called setsid or
+    forked twice. Nothing here says that a remote provider has settled.
+    """
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal, None while it runs."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write all of *data* to standard input. A peer that closed it is no error."""
+        ...
+
+    async def close_stdin(self) -> None: ...
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        """Return the next bytes of standard output; empty at its end."""
+        ...
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 8 KiB of standard error, control characters removed."""
+        ...
+
+    async def wait(self) -> int:
+        """Return the exit code once the process has ended."""
+        ...
+
+    async def end(self, *, interrupt_first: bool = True) -> int:
+        """End the process: SIGINT, then SIGTERM, then SIGKILL, with a grace between them."""
+        ...
+
+
+class Turn(Protocol):
+    """What the agent offers a backend during one turn."""
+
+    @property
+    def agent(self) -> Plain:
+        """The agent's name."""
+        ...
+
+    @property
+    def number(self) -> int: ...
+
+    async def checkpoint(self, session_id: str) -> Plain:
+        """Tell the agent the provider's session id as soon as it is known; wait for its answer.
+
+        An accepted id survives whatever becomes of the turn. Returns None when it
+        was accepted, else the code of the refusal (`unsupported_checkpoint`,
+        `invalid_session_id`, `conflicting_session_id`, `not_current`). A refusal
+        other than `not_current` fails the turn even if a result follows.
+        """
+        ...
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        for_session: bool = False,
+    ) -> Process:
+        """Start a process, from the agent's main thread, with pipes for all three streams.
+
+        *env* replaces the agent's environment when given. A process *for_session*
+        survives the turn, its interruption included, and ends with the session or
+        the agent.
+
+        Raises:
+            OSError: the program could not be started.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """The three callbacks every backend has. Make one instance per agent."""
+
+    def start_session(self, options: FrozenDict) -> Session | Failed | Awaitable[Session | Failed]:
+        """Open a session from the backend options that `init_agent` returned.
+
+        Validate every option here, before any key is looked up or process started.
+        """
+        ...
+
+    def prompt(
+        self, session: Session, prompt: str, turn: Turn
+    ) -> Streaming | Failed | Awaitable[Streaming | Failed]:
+        """Dispatch one prompt. `Failed` means that it could not be dispatched at all."""
+        ...
+
+    def terminate_session(self, session: Session) -> None | Awaitable[None]:
+        """Release the session. Safe to call twice; a killed agent never calls it."""
+        ...
+
+
+@runtime_checkable
+class UpdatesSession(Protocol):
+    """Optional: fold the data of a successful turn's `result` event into the session."""
+
+    def update_session(
+        self, session: Session, data: FrozenDict
+    ) -> Session | Awaitable[Session]: ...
+
+
+@runtime_checkable
+class ResumesSession(Protocol):
+    """Optional: open a recorded session; called instead of `start_session`."""
+
+    def resume_session(
+        self, session_id: str, options: FrozenDict
+    ) -> Session | Failed | Awaitable[Session | Failed]: ...
+
+
+@runtime_checkable
+class Checkpoints(Protocol):
+    """Optional: apply a session id that was acknowledged during a turn."""
+
+    def checkpoint_session(
+        self, session: Session, session_id: str
+    ) -> Session | Awaitable[Session]: ...
+
+
+@runtime_checkable
+class ResetsSession(Protocol):
+    """Optional: start the conversation anew without losing the agent."""
+
+    def reset_session(self, session: Session) -> Session | Failed | Awaitable[Session | Failed]: ...

@@ -1,0 +1,120 @@
+"""The exceptions of the product, in one tree.
+
+GenAgentError
+├── UsageError            the caller broke a precondition; nothing was sent
+│   └── SendBufferFull    this client has too much unsent; nothing was sent, no ref minted
+├── Refused               the agent or the daemon said no; `reason` is the typed answer
+│   └── StartFailed       an agent could not be started; nothing of it is left
+├── TurnFailed            an `ask` was accepted and its turn failed; `reason` says why
+├── CallError             a synchronous call ended without an answer
+│   ├── CallTimeout       no answer in time; the effect of the call is unknown
+│   ├── ProcessDown       the captured process died before it answered
+│   └── DaemonLost        the connection to the daemon ended before the answer
+├── NotReachable          no daemon answers at the runtime directory; nothing was sent
+├── VersionMismatch       client and daemon share no version of the protocol
+├── WireError             bytes that are not ours
+│   ├── LocalWireError    this side was asked to send what the wire cannot carry
+│   └── RemoteWireError   the peer sent what the protocol does not allow
+└── InvalidTransition     a shell broke a machine's law; a bug in this product
+
+Refusals are values inside `protocol/`; they become exceptions only at the
+client's surface, where a person reads them. Each message is one whole thought,
+and the facts in it are attributes too.
+"""
+
+from __future__ import annotations
+
+from genagent_protocol.reasons import ExitReason, Failure, StartError
+
+
+class GenAgentError(Exception):
+    """Everything this product raises on purpose."""
+
+
+class UsageError(GenAgentError):
+    """You called it wrongly: fix the call. Nothing was sent and nothing changed."""
+
+
+class SendBufferFull(UsageError):
+    """This client holds more unsent bytes than it may. Nothing was sent, no ref exists.
+
+    Read your mailbox or wait for the daemon to take what is there, then try again.
+    """
+
+
+class Refused(GenAgentError):
+    """The answer was no, and it is certain: branch on `reason.code`."""
+
+    def __init__(self, message: str, reason: Failure | StartError) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class StartFailed(Refused):
+    """The agent could not be started: no process of it is left, its name is free."""
+
+    reason: StartError
+
+
+class TurnFailed(GenAgentError):
+    """The prompt was accepted and its turn failed; `reason` is what the agent reported."""
+
+    def __init__(self, message: str, reason: Failure) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class CallError(GenAgentError):
+    """A synchronous call ended without an answer."""
+
+
+class CallTimeout(CallError):
+    """No answer came within `timeout_ms`. The call may still take effect: its fate is unknown."""
+
+    def __init__(self, call: str, timeout_ms: int) -> None:
+        self.call = call
+        self.timeout_ms = timeout_ms
+        super().__init__(
+            f"{call} got no answer within {timeout_ms} ms; its effect is unknown"
+        )
+
+
+class ProcessDown(CallError):
+    """The captured process ended before it answered; `reason` is what its DOWN said."""
+
+    def __init__(self, call: str, reason: ExitReason) -> None:
+        self.call = call
+        self.reason = reason
+        super().__init__(f"{call}: the agent process is down ({reason}); its effect is unknown")
+
+
+class DaemonLost(CallError):
+    """The connection to the daemon ended before the answer. Its agents end with it."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(f"{call}: the connection to the daemon was lost; its effect is unknown")
+
+
+class NotReachable(GenAgentError):
+    """No daemon answers there. Nothing was sent, and nothing will run when one comes up."""
+
+
+class VersionMismatch(GenAgentError):
+    """Client and daemon share no version of the protocol; nothing was executed."""
+
+
+class WireError(GenAgentError):
+    """Bytes or values that the wire cannot carry."""
+
+
+class LocalWireError(WireError):
+    """This side was asked to send what cannot be sent. Nothing was sent."""
+
+
+class RemoteWireError(WireError):
+    """The peer sent what the protocol does not allow. The message was dropped."""
+
+
+class InvalidTransition(GenAgentError):
+    """A shell fed a machine an input that its step excludes: a bug, please report it."""

@@ -1,0 +1,194 @@
+"""Plain values: the only data that crosses a process border, frozen on the way.
+
+A plain value is None, a boolean, an integer of 64 bits, a float, text, bytes, a
+sequence of plain values, or a mapping from text to plain values. `freeze` makes
+a deeply immutable copy (sequences become tuples, mappings `FrozenDict`), so that
+what was measured, stored and sent can never differ from what is read later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn, TypeAlias
+
+#: How deep lists and mappings may be nested; msgpack itself gives up at 1,024.
+MAX_DEPTH = 64
+MIN_INT = -(2**63)
+MAX_INT = 2**64 - 1
+
+Plain: TypeAlias = "None | bool | int | float | str | bytes | tuple[Plain, ...] | FrozenDict"
+#: What callers may pass where a plain value is wanted; `freeze` tells what cannot be.
+Loose: TypeAlias = object
+
+
+class NotPlain(ValueError):
+    """A value that cannot cross a process border, with the path that leads to it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path or 'the value'}: {problem}")
+
+
+class FrozenDict(dict[str, Plain]):
+    """A mapping from text to plain values that never changes after it was made.
+
+    It reads, compares, prints and encodes like a `dict`, and it hashes, so that
+    values that hold one can be compared and remembered.
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("this mapping is frozen; build a new dict from it instead")
+
+    __setitem__ = _refuse
+    __delitem__ = _refuse
+    clear = _refuse
+    pop = _refuse
+    popitem = _refuse
+    setdefault = _refuse
+    update = _refuse
+    __ior__ = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]  # dict says None; ours never changes
+        return hash(frozenset(self.items()))
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, object]) -> FrozenDict:
+        return self
+
+    def __reduce__(self) -> tuple[type[FrozenDict], tuple[dict[str, Plain]]]:
+        return (FrozenDict, (dict(self),))
+
+
+EMPTY = FrozenDict()
+
+
+def freeze(value: Loose, *, max_depth: int = MAX_DEPTH) -> Plain:
+    """Return a deeply immutable copy of *value*; an already frozen value is returned as it is.
+
+    Raises:
+        NotPlain: something inside cannot be carried (a set, an object, an integer
+            of more than 64 bits, a key that is not text, a lone surrogate, or
+            nesting deeper than *max_depth*); the path to it is in the error.
+    """
+    return _freeze(value, "", max_depth)
+
+
+def _freeze(value: Loose, path: str, depth: int) -> Plain:
+    match value:
+        case None | bool() | float() | bytes():
+            return value
+        case int():
+            return _checked_int(value, path)
+        case str():
+            return _checked_text(value, path)
+        case FrozenDict() if depth > _height(value):
+            return value
+        case bytearray() | memoryview():
+            return bytes(value)
+        case Mapping() | Sequence():
+            if depth <= 0:
+                raise NotPlain(path, f"nested deeper than {MAX_DEPTH} levels")
+            return _freeze_nested(value, path, depth - 1)
+        case _:
+            raise NotPlain(path, f"{type(value).__name__} cannot be sent between processes")
+
+
+def _freeze_nested(
+    value: Mapping[object, object] | Sequence[object], path: str, depth: int
+) -> Plain:
+    if not isinstance(value, Mapping):
+        return tuple(_freeze(item, f"{path}[{i}]", depth) for i, item in enumerate(value))
+    frozen: dict[str, Plain] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise NotPlain(path, f"the key {key!r} is not text")
+        frozen[_checked_text(key, path)] = _freeze(item, f"{path}.{key}" if path else key, depth)
+    return FrozenDict(frozen)
+
+
+def _checked_int(value: int, path: str) -> int:
+    if not MIN_INT <= value <= MAX_INT:
+        raise NotPlain(path, f"the integer {value} does not fit into 64 bits")
+    return int(value)
+
+
+def _checked_text(value: str, path: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise NotPlain(
+            path, f"the text has a lone surrogate at position {error.start}"
+        ) from None
+    return str(value)
+
+
+def _children(value: Plain) -> Iterator[Plain]:
+    match value:
+        case FrozenDict():
+            yield from value.values()
+        case tuple():
+            yield from value
+
+
+def _height(value: Plain) -> int:
+    """Return how many levels of sequences and mappings *value* has."""
+    if not isinstance(value, (FrozenDict, tuple)):
+        return 0
+    return 1 + max((_height(child) for child in _children(value)), default=0)
+
+
+def encoded_size(value: Plain) -> int:
+    """Return the length in bytes of *value*'s msgpack encoding, without encoding it.
+
+    This is the one measure of the product: limits on prompts, notifications,
+    events and results all count it, on admission and on release alike.
+    """
+    match value:
+        case None | bool():
+            return 1
+        case int():
+            return _int_size(value)
+        case float():
+            return 9
+        case str():
+            return _text_size(len(value.encode("utf-8")))
+        case bytes():
+            return _bytes_size(len(value))
+        case FrozenDict():
+            return _container_size(len(value)) + sum(
+                encoded_size(key) + encoded_size(item) for key, item in value.items()
+            )
+        case tuple():
+            return _container_size(len(value)) + sum(encoded_size(item) for item in value)
+
+
+def _int_size(value: int) -> int:
+    if -32 <= value < 128:
+        return 1
+    for bits, size in ((8, 2), (16, 3), (32, 5)):
+        if -(1 << (bits - 1)) <= value < (1 << bits):
+            return size
+    return 9
+
+
+def _text_size(length: int) -> int:
+    if length < 32:
+        return 1 + length
+    return _bytes_size(length)
+
+
+def _bytes_size(length: int) -> int:
+    if length < 1 << 8:
+        return 2 + length
+    return (3 if length < 1 << 16 else 5) + length
+
+
+def _container_size(count: int) -> int:
+    if count < 16:
+        return 1
+    return 3 if count < 1 << 16 else 5
