@@ -8,7 +8,14 @@ an exception.
 
 Which callback runs where: `prompt`, the stream and `update_session` run in the
 turn thread with its own event loop; the others in the agent's coordinator, which
-answers nobody meanwhile. Each may be `def` or `async def`.
+answers nobody meanwhile. Each may be `def` or `async def`. Do not keep anything in
+a session that belongs to one event loop: the next turn may have another.
+
+How a stream ends early: the agent cancels the task that reads it, once, and waits
+a grace for it to end; after a terminal event, or when it wants no more, it closes
+the stream (`aclose` of an asynchronous generator, `close` of a plain one). Either
+way `finally` blocks run, and may await. A plain iterable that blocks can not be
+interrupted; if it outlasts the grace, the agent process ends (`turn_stuck`).
 """
 
 from __future__ import annotations
@@ -37,7 +44,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """The answer of `prompt`: the events to come, and the session for the next turn."""
+    """The answer of `prompt`: the events to come, and the session for the next turn.
+
+    `session` is kept if the stream comes to a terminal event or to its end, and
+    dropped if the turn crashes, is interrupted or times out. The agent stamps
+    `Event.at_ms`; leave it at 0. What a stream learns only while it runs goes into
+    the data of its `result` event, from where `update_session` takes it.
+    """
 
     events: AsyncIterable[Event] | Iterable[Event]
     session: Session
@@ -49,6 +62,9 @@ class Process(Protocol):
     Its standard output and error are read through it; its whole process tree is
     ended with the turn (or the session) that began it, also what called setsid or
     forked twice. Nothing here says that a remote provider has settled.
+
+    Every method may be awaited from the turn's loop and from the coordinator's, and
+    `write` at the same time as `read`: a peer may talk before it has heard all.
     """
 
     @property
@@ -66,7 +82,11 @@ class Process(Protocol):
     async def close_stdin(self) -> None: ...
 
     async def read(self, limit_bytes: int = 65_536) -> bytes:
-        """Return the next bytes of standard output; empty at its end."""
+        """Return the next bytes of standard output; empty at its end.
+
+        The end comes when the last holder of the pipe has closed it, which may be a
+        grandchild, long after the process has ended. Cancelling a read loses nothing.
+        """
         ...
 
     @property
@@ -79,7 +99,13 @@ class Process(Protocol):
         ...
 
     async def end(self, *, interrupt_first: bool = True) -> int:
-        """End the process: SIGINT, then SIGTERM, then SIGKILL, with a grace between them."""
+        """End the process and its tree and return the exit code; at once if it has ended.
+
+        SIGINT to the process alone (a provider CLI ends its own tools on it), then
+        SIGTERM and SIGKILL to its group, with a grace between them that keeps the
+        whole inside the grace of an interrupt. What it had already printed can
+        still be read.
+        """
         ...
 
 
