@@ -68,7 +68,9 @@ class Process(Protocol):
     """
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """The process id; also of one that has ended."""
+        ...
 
     @property
     def returncode(self) -> int | None:
@@ -79,7 +81,9 @@ class Process(Protocol):
         """Write all of *data* to standard input. A peer that closed it is no error."""
         ...
 
-    async def close_stdin(self) -> None: ...
+    async def close_stdin(self) -> None:
+        """Close standard input, so that a peer that reads it to the end goes on. Twice is fine."""
+        ...
 
     async def read(self, limit_bytes: int = 65_536) -> bytes:
         """Return the next bytes of standard output; empty at its end.
@@ -118,7 +122,9 @@ class Turn(Protocol):
         ...
 
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """How many turns this life of the agent has begun, this one included."""
+        ...
 
     async def checkpoint(self, session_id: str) -> Plain:
         """Tell the agent the provider's session id as soon as it is known; wait for its answer.
@@ -166,7 +172,7 @@ class Backend(Protocol):
         """Dispatch one prompt. `Failed` means that it could not be dispatched at all."""
         ...
 
-    def terminate_session(self, session: Session) -> None | Awaitable[None]:
+    def terminate_session(self, session: Session) -> Awaitable[None] | None:
         """Release the session. Safe to call twice; a killed agent never calls it."""
         ...
 
@@ -177,7 +183,9 @@ class UpdatesSession(Protocol):
 
     def update_session(
         self, session: Session, data: FrozenDict
-    ) -> Session | Awaitable[Session]: ...
+    ) -> Session | Awaitable[Session]:
+        """Return the session with what the finished turn taught. Must not fail."""
+        ...
 
 
 @runtime_checkable
@@ -186,7 +194,9 @@ class ResumesSession(Protocol):
 
     def resume_session(
         self, session_id: str, options: FrozenDict
-    ) -> Session | Failed | Awaitable[Session | Failed]: ...
+    ) -> Session | Failed | Awaitable[Session | Failed]:
+        """Open the provider's session *session_id*; options are validated as at a start."""
+        ...
 
 
 @runtime_checkable
@@ -195,11 +205,15 @@ class Checkpoints(Protocol):
 
     def checkpoint_session(
         self, session: Session, session_id: str
-    ) -> Session | Awaitable[Session]: ...
+    ) -> Session | Awaitable[Session]:
+        """Return the session with *session_id* in it. Must not fail; twice is fine."""
+        ...
 
 
 @runtime_checkable
 class ResetsSession(Protocol):
     """Optional: start the conversation anew without losing the agent."""
 
-    def reset_session(self, session: Session) -> Session | Failed | Awaitable[Session | Failed]: ...
+    def reset_session(self, session: Session) -> Session | Failed | Awaitable[Session | Failed]:
+        """Return a session without a past. After `Failed` the old one stays in use."""
+        ...
