@@ -16,7 +16,7 @@ MAX_DEPTH = 64
 MIN_INT = -(2**63)
 MAX_INT = 2**64 - 1
 
-Plain: TypeAlias = "None | bool | int | float | str | bytes | tuple[Plain, ...] | FrozenDict"
+Plain: TypeAlias = "bool | int | float | str | bytes | tuple[Plain, ...] | FrozenDict | None"
 #: What callers may pass where a plain value is wanted; `freeze` tells what cannot be.
 Loose: TypeAlias = object
 

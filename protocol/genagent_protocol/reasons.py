@@ -134,7 +134,7 @@ class BackendFailed:
     reason: Plain
 
     def __str__(self) -> str:
-        return f"backend_failed: {self.reason}"
+        return f"backend_failed: {self.reason!s}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ class ExitReason:
     detail: Plain = None
 
     def __str__(self) -> str:
-        return self.text if self.detail is None else f"{self.text}: {self.detail}"
+        return self.text if self.detail is None else f"{self.text}: {self.detail!s}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,643 @@
+"""Every message of the protocol as a frozen value, and who may say it to whom.
+
+`ToDaemon`, `ToAgent` and `ToClient` are the three unions; a peer that hears
+anything else answers that it does not know the type. What each message promises is
+in `protocol/SPEC.md`, row by row; the fields here are the rows' fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from genagent_protocol.answers import AgentAnswer
+from genagent_protocol.events import Event, Outcome
+from genagent_protocol.plain import EMPTY, FrozenDict, Plain
+from genagent_protocol.reasons import ExitReason, Failure, Overloaded, Reason, StartError
+from genagent_protocol.refs import (
+    Address,
+    AgentHandle,
+    BootId,
+    Incarnation,
+    MailboxAddress,
+    MonitorRef,
+    RequestRef,
+)
+
+#: The versions this side speaks. One number is one promise of compatibility.
+MIN_VERSION = 1
+MAX_VERSION = 1
+
+
+# --- the frozen core: the same for every version ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """Anyone → daemon or agent: answer `Pong` at once; no work is done."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pong:
+    """The answer to `Ping`, with the versions the answering side speaks."""
+
+    call: int
+    min_version: int = MIN_VERSION
+    max_version: int = MAX_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreStatus:
+    """Client → daemon: who are you? Answered for every version."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreState:
+    """Daemon → client: the answer to `CoreStatus`."""
+
+    call: int
+    pid: int
+    boot: BootId
+    software: str
+    ready: bool
+    draining: bool
+    agents: int
+    clients: int
+    uptime_ms: int
+    bad_frames: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreStop:
+    """Client → daemon: shut down; with `force` without the grace period."""
+
+    call: int
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """Daemon → client: the answer to `CoreStop`; the connection ends when it is done."""
+
+    call: int
+
+
+# --- connection ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Client → daemon, first of all: the versions I speak."""
+
+    min_version: int
+    max_version: int
+    software: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Daemon → client: the version we speak, and who you are on this connection."""
+
+    version: int
+    boot: BootId
+    mailbox: MailboxAddress
+    place: str
+    software: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRefused:
+    """Daemon → client: we share no version; nothing but the core will be answered."""
+
+    min_version: int
+    max_version: int
+    software: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credit:
+    """Receiver → sender of one connection: how much I have taken in so far, in total."""
+
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownType:
+    """Anyone → sender: I do not know the type `tag`; nothing was done."""
+
+    tag: str
+    call: int | None = None
+
+
+# --- client or agent → daemon: requests the daemon itself answers ---------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """When the daemon starts an agent anew, and when it gives up.
+
+    More than `max_restarts` within `period_ms` is `failed`. The delay before the
+    nth restart in a row is `delay_ms` doubled n - 1 times, at most `max_delay_ms`.
+    """
+
+    kind: Literal["temporary", "transient", "permanent"] = "temporary"
+    max_restarts: int = 3
+    period_ms: int = 60_000
+    delay_ms: int = 200
+    max_delay_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartAgent:
+    """Start an agent and answer `Started` when it is ready, or why it is not.
+
+    `agent` is `package.module:Class`, None for the plain agent; `cwd` becomes its
+    working directory and the head of its import path; `env` is added to the
+    allow-listed environment.
+    """
+
+    name: Plain
+    agent: str | None
+    backend: str
+    options: FrozenDict = EMPTY
+    cwd: str | None = None
+    env: FrozenDict = EMPTY
+    group: int | None = None
+    restart: RestartPolicy = RestartPolicy()
+    start_timeout_ms: int = 60_000
+    session: str | None = None
+    may_start: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAgent:
+    """Stop the agent of that name in that group (None: the global one)."""
+
+    name: Plain
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereis:
+    """Answer with the handle of the living agent of that name, or none."""
+
+    name: Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAgents:
+    """Answer with a row for every agent; a point-in-time view."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitorAgent:
+    """Send exactly one `Down` with this monitor when that incarnation is gone."""
+
+    monitor: MonitorRef
+    handle: AgentHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemonitorAgent:
+    """Forget that monitor; no `Down` of it is sent after the answer."""
+
+    monitor: MonitorRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGroup:
+    """Open a group owned by this connection; it ends with the connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseGroup:
+    """End that group: refuse its agents' turns, stop them, answer when all are gone."""
+
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchTelemetry:
+    """From the answer on, send every telemetry record to this mailbox until told off."""
+
+    on: bool = True
+
+
+DaemonRequest = (
+    StartAgent
+    | StopAgent
+    | Whereis
+    | ListAgents
+    | MonitorAgent
+    | DemonitorAgent
+    | OpenGroup
+    | CloseGroup
+    | WatchTelemetry
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Client or agent → daemon: do this and answer under `call`."""
+
+    call: int
+    request: DaemonRequest
+
+
+# --- agent → daemon -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """Agent → daemon: `init_agent` and the session are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRefused:
+    """Agent → daemon: I cannot start; I exit now."""
+
+    error: StartError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exiting:
+    """Agent → daemon, last of all: why I exit. Believed only with the reserved exit status."""
+
+    reason: ExitReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """Agent → daemon → subscribers: something happened. Content-free when `turn.*`."""
+
+    event: str
+    agent: Plain
+    incarnation: Incarnation | None = None
+    measurements: FrozenDict = EMPTY
+    metadata: FrozenDict = EMPTY
+
+
+ToDaemon = (
+    Hello
+    | Ping
+    | CoreStatus
+    | CoreStop
+    | Credit
+    | Request
+    | Ready
+    | StartRefused
+    | Exiting
+    | Pong
+    | Telemetry
+    | UnknownType
+)
+
+
+# --- client or agent → agent ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Run this prompt; admission and completion go to `recipient`, events to `stream_to`.
+
+    `deadline_ms`, `trace_id` and `idempotency_key` are reserved: carried, not acted on.
+    """
+
+    ref: RequestRef
+    prompt: str
+    recipient: Address
+    on_halt: Literal["queue", "fail"] = "queue"
+    stream_to: Address | None = None
+    deadline_ms: int | None = None
+    trace_id: str | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Handle this event; best effort, nothing is answered."""
+
+    event: Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """Stop whatever turn is active; nothing when idle, nothing is answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Go on after a halt; nothing is answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """Halt, after the active turn if there is one; nothing is answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Run this prompt and answer with its outcome."""
+
+    ref: RequestRef
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Accept this prompt, or say why not; the outcome is polled, or sent to `recipient`."""
+
+    ref: RequestRef
+    prompt: str
+    recipient: Address | None = None
+    on_halt: Literal["queue", "fail"] = "queue"
+    stream_to: Address | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """What is known of that ref?"""
+
+    ref: RequestRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyAck:
+    """Handle or retain this event, and say which, or why not."""
+
+    event: Plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRequest:
+    """Remove that queued request."""
+
+    ref: RequestRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptRequest:
+    """Stop the active turn if it is that request's."""
+
+    ref: RequestRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetStatus:
+    """The agent's phase, queue and `show_state`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetSnapshot:
+    """The coordinator's runtime snapshot; no payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetSession:
+    """Start the backend's conversation anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """Refuse new work, finish the active turn, exit `normal`; answered when draining."""
+
+
+AgentRequest = (
+    Ask
+    | Tell
+    | Poll
+    | NotifyAck
+    | CancelRequest
+    | InterruptRequest
+    | GetStatus
+    | GetSnapshot
+    | ResetSession
+    | Drain
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Client or agent → agent: answer this under `call`."""
+
+    call: int
+    request: AgentRequest
+
+
+# --- daemon → agent -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentHello:
+    """Daemon → agent, first of all: who you are and what to start."""
+
+    incarnation: Incarnation
+    place: str
+    start: StartAgent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAsked:
+    """Daemon → agent: exit in an orderly way, for this reason."""
+
+    reason: ExitReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefuseTurns:
+    """Daemon → agent: your group is closing; start no more turns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerDown:
+    """Daemon → agent: that client connection, or agent, is gone; drop its queued asks."""
+
+    caller: Address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryWanted:
+    """Daemon → agent: send (or stop sending) telemetry records."""
+
+    on: bool
+
+
+# --- → client (and → agent, where one is the recipient) -------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The decision about one submission: accepted when `refused` is None."""
+
+    agent: Plain
+    ref: RequestRef
+    refused: Failure | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the request was accepted."""
+        return self.refused is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventMessage:
+    """One event of a request's turn, in stream order."""
+
+    agent: Plain
+    ref: RequestRef
+    event: Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The final outcome of an accepted request; at most one, none after a rejection."""
+
+    agent: Plain
+    ref: RequestRef
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """That incarnation is gone and everything it had sent was delivered before this.
+
+    This does not say that a provider has settled.
+    """
+
+    monitor: MonitorRef
+    handle: AgentHandle
+    reason: ExitReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Events `first` to `last` of this request's stream were dropped on the way to you."""
+
+    ref: RequestRef | None
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undeliverable:
+    """Daemon → client: that submission never reached its agent; it was never accepted."""
+
+    agent: Plain
+    ref: RequestRef
+    reason: Overloaded | Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryLost:
+    """Daemon → subscriber: so many telemetry records were dropped since the last one."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The agent is ready; this is its captured handle."""
+
+    handle: AgentHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The handle of the living agent of that name, if there is one."""
+
+    handle: AgentHandle | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """What the daemon knows of one agent.
+
+    `unresponsive_since_ms` is how long ago the oldest unanswered control call was
+    sent, by the daemon's clock; it never means death.
+    """
+
+    name: Plain
+    state: Literal["starting", "running", "stopping", "restarting", "failed"]
+    handle: AgentHandle | None = None
+    agent: str | None = None
+    backend: str = ""
+    group: int | None = None
+    age_ms: int = 0
+    restarts: int = 0
+    reason: ExitReason | None = None
+    unresponsive_since_ms: int | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Every agent the daemon knows of."""
+
+    rows: tuple[AgentRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOpened:
+    """The group is open."""
+
+    group: int
+
+
+DaemonAnswer = Started | Found | Listing | GroupOpened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer to one call or request, under its number. Late ones are dropped."""
+
+    call: int
+    answer: AgentAnswer | DaemonAnswer | StartError
+
+
+ToAgent = (
+    AgentHello
+    | StopAsked
+    | RefuseTurns
+    | CallerDown
+    | TelemetryWanted
+    | Ping
+    | Credit
+    | Submit
+    | Notify
+    | Interrupt
+    | Resume
+    | Halt
+    | Call
+    | Reply
+    | Admission
+    | EventMessage
+    | Completion
+    | Down
+    | Gap
+    | Undeliverable
+    | UnknownType
+)
+
+ToClient = (
+    Welcome
+    | VersionRefused
+    | Pong
+    | CoreState
+    | Stopping
+    | Credit
+    | Reply
+    | Admission
+    | EventMessage
+    | Completion
+    | Down
+    | Gap
+    | Undeliverable
+    | Telemetry
+    | TelemetryLost
+    | UnknownType
+)
