@@ -157,9 +157,15 @@ class Turn(Protocol):
 
 
 class Backend(Protocol):
-    """The three callbacks every backend has. Make one instance per agent."""
+    """The three callbacks every backend has.
 
-    def start_session(self, options: FrozenDict) -> Session | Failed | Awaitable[Session | Failed]:
+    A backend class is called without arguments, once per agent. Callbacks get their
+    arguments by position, so an implementation may name them as it likes.
+    """
+
+    def start_session(
+        self, options: FrozenDict, /
+    ) -> Session | Failed | Awaitable[Session | Failed]:
         """Open a session from the backend options that `init_agent` returned.
 
         Validate every option here, before any key is looked up or process started.
@@ -167,12 +173,12 @@ class Backend(Protocol):
         ...
 
     def prompt(
-        self, session: Session, prompt: str, turn: Turn
+        self, session: Session, prompt: str, turn: Turn, /
     ) -> Streaming | Failed | Awaitable[Streaming | Failed]:
         """Dispatch one prompt. `Failed` means that it could not be dispatched at all."""
         ...
 
-    def terminate_session(self, session: Session) -> Awaitable[None] | None:
+    def terminate_session(self, session: Session, /) -> Awaitable[None] | None:
         """Release the session. Safe to call twice; a killed agent never calls it."""
         ...
 
@@ -181,9 +187,7 @@ class Backend(Protocol):
 class UpdatesSession(Protocol):
     """Optional: fold the data of a successful turn's `result` event into the session."""
 
-    def update_session(
-        self, session: Session, data: FrozenDict
-    ) -> Session | Awaitable[Session]:
+    def update_session(self, session: Session, data: FrozenDict, /) -> Session | Awaitable[Session]:
         """Return the session with what the finished turn taught. Must not fail."""
         ...
 
@@ -193,7 +197,7 @@ class ResumesSession(Protocol):
     """Optional: open a recorded session; called instead of `start_session`."""
 
     def resume_session(
-        self, session_id: str, options: FrozenDict
+        self, session_id: str, options: FrozenDict, /
     ) -> Session | Failed | Awaitable[Session | Failed]:
         """Open the provider's session *session_id*; options are validated as at a start."""
         ...
@@ -204,7 +208,7 @@ class Checkpoints(Protocol):
     """Optional: apply a session id that was acknowledged during a turn."""
 
     def checkpoint_session(
-        self, session: Session, session_id: str
+        self, session: Session, session_id: str, /
     ) -> Session | Awaitable[Session]:
         """Return the session with *session_id* in it. Must not fail; twice is fine."""
         ...
@@ -214,6 +218,6 @@ class Checkpoints(Protocol):
 class ResetsSession(Protocol):
     """Optional: start the conversation anew without losing the agent."""
 
-    def reset_session(self, session: Session) -> Session | Failed | Awaitable[Session | Failed]:
+    def reset_session(self, session: Session, /) -> Session | Failed | Awaitable[Session | Failed]:
         """Return a session without a past. After `Failed` the old one stays in use."""
         ...

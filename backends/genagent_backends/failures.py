@@ -1,0 +1,126 @@
+"""A provider's failure in normal form, and the one way there and back.
+
+`error_event` writes a `BackendError` into the data of a terminal `error` event as
+a plain mapping; `failure_of` reads the reason of any terminal `error` event (and
+`reason_of` that of a `Failed` answer) back as the value that callers branch on. A
+reason that is not in normal form is the backend's own and stays as it was given.
+
+Nothing here retries. `retryable` only says whether trying again may help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from genagent_protocol.events import Event, event
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import UNKNOWN, BackendError, BackendFailed, Failure
+
+#: What `BackendError.kind` may be when it comes from one of our own backends.
+ERROR_KINDS = (
+    # from an HTTP status, or from a program that reported one
+    "rate_limited",
+    "authentication",
+    "invalid_request",
+    "server_error",
+    "http_error",
+    # from what was answered
+    "refusal",
+    "response_incomplete",
+    "response_failed",
+    "unexpected_stop_reason",
+    "unexpected_response_status",
+    "conversation_lost",
+    "invalid_response",
+    "line_too_long",
+    # from what happened on the way
+    "transport",
+    "idle_timeout",
+    "timeout",
+    "not_started",
+    "exited",
+    "provider_error",
+)
+
+RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
+
+
+def kind_of_status(status: int) -> str:
+    """Return the kind of failure that an HTTP status stands for."""
+    match status:
+        case 429:
+            return "rate_limited"
+        case 401 | 403:
+            return "authentication"
+        case 400 | 404 | 422:
+            return "invalid_request"
+        case _:
+            return "server_error" if status >= 500 else "http_error"
+
+
+def from_status(
+    provider: str,
+    status: int,
+    *,
+    message: str = "",
+    retry_after: str | None = None,
+    raw: Plain = None,
+) -> BackendError:
+    """Return the failure that an HTTP *status* means; `retry_after` is the header's text."""
+    return BackendError(
+        provider=provider,
+        kind=kind_of_status(status),
+        retryable=status >= 500 or status in RETRYABLE_STATUSES,
+        status=status,
+        retry_after=retry_after,
+        message=message,
+        raw=raw,
+    )
+
+
+def plain_reason(error: BackendError) -> FrozenDict:
+    """Return *error* as plain data; fields without a value are left out."""
+    said = {field.name: getattr(error, field.name) for field in fields(error)}
+    return FrozenDict({"code": error.code, **{k: v for k, v in said.items() if v is not None}})
+
+
+def error_event(error: BackendError, data: Mapping[str, object] | None = None) -> Event:
+    """Return the terminal `error` event of *error*, with *data* beside its `reason`."""
+    return event("error", {**(data or {}), "reason": plain_reason(error)})
+
+
+def failure_of(terminal: Event) -> Failure:
+    """Return why the turn that ended in this `error` event failed.
+
+    The reason `unknown` stands for an event that gives none.
+    """
+    reason = terminal.data.get("reason")
+    return UNKNOWN if reason is None else reason_of(reason)
+
+
+def reason_of(reason: Plain) -> Failure:
+    """Return a backend's reason as a value: `BackendError` if it is in normal form.
+
+    Anything else is the backend's own and comes back inside `BackendFailed`.
+    """
+    if isinstance(reason, FrozenDict) and reason.get("code") == BackendError.code:
+        return _normal(reason) or BackendFailed(reason)
+    return BackendFailed(reason)
+
+
+def _normal(reason: FrozenDict) -> BackendError | None:
+    match reason:
+        case {"provider": str(provider), "kind": str(kind), "retryable": bool(retryable)}:
+            status, retry_after = reason.get("status"), reason.get("retry_after")
+            message = reason.get("message", "")
+            return BackendError(
+                provider=provider,
+                kind=kind,
+                retryable=retryable,
+                status=status if type(status) is int else None,
+                retry_after=retry_after if isinstance(retry_after, str) else None,
+                message=message if isinstance(message, str) else "",
+                raw=reason.get("raw"),
+            )
+    return None

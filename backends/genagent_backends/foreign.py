@@ -1,0 +1,98 @@
+"""JSON from strangers, made into plain values without ever failing.
+
+A provider may send what no envelope of ours can carry: integers of a hundred
+digits, lone surrogates, nesting without end. `plain` keeps what it can and
+replaces the rest, so that one odd number never costs a turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from genagent_protocol.plain import MAX_DEPTH, MAX_INT, MIN_INT, FrozenDict, Plain
+
+#: Deep enough for every provider seen, and leaves room for the event around it.
+FOREIGN_DEPTH = MAX_DEPTH - 16
+TOO_DEEP = "(nested too deeply)"
+
+
+def plain(value: object, depth: int = FOREIGN_DEPTH) -> Plain:
+    """Return *value*, as a JSON parser gives it, as a plain value.
+
+    Integers beyond 64 bits become text, lone surrogates the replacement character,
+    and what is nested deeper than *depth* a note that says so.
+    """
+    match value:
+        case None | bool() | float():
+            return value
+        case int():
+            return value if MIN_INT <= value <= MAX_INT else str(value)
+        case str():
+            return _whole_text(value)
+        case Mapping():
+            if depth <= 0:
+                return TOO_DEEP
+            return FrozenDict(
+                {_whole_text(str(key)): plain(item, depth - 1) for key, item in value.items()}
+            )
+        case Sequence():
+            return tuple(plain(item, depth - 1) for item in value) if depth > 0 else TOO_DEEP
+        case _:
+            return str(type(value).__name__)
+
+
+def _whole_text(value: str) -> str:
+    if value.isascii():
+        return value
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def json_value(data: bytes | str) -> Plain | ValueError:
+    """Return the JSON value in *data*, or the error that says why there is none."""
+    try:
+        return plain(json.loads(data, parse_constant=lambda _name: None))
+    except (ValueError, RecursionError) as error:
+        return ValueError(f"not JSON: {type(error).__name__}")
+
+
+def json_object(data: bytes | str) -> FrozenDict | None:
+    """Return the JSON object in *data*, or None if it holds anything else."""
+    value = json_value(data)
+    return value if isinstance(value, FrozenDict) else None
+
+
+def text_at(value: Plain, *path: str) -> str | None:
+    """Return the text at *path* inside nested mappings, or None."""
+    found = at(value, *path)
+    return found if isinstance(found, str) else None
+
+
+def number_at(value: Plain, *path: str) -> int | None:
+    """Return the integer at *path* inside nested mappings, or None; true is no number."""
+    found = at(value, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def at(value: Plain, *path: str) -> Plain:
+    """Return what is at *path* inside nested mappings, or None."""
+    for key in path:
+        if not isinstance(value, FrozenDict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def items_at(value: Plain, *path: str) -> tuple[FrozenDict, ...]:
+    """Return the mappings in the list at *path*; other items and other shapes are left out."""
+    found = at(value, *path)
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(item for item in found if isinstance(item, FrozenDict))
+
+
+def counters(value: Plain, names: Mapping[str, str] | Sequence[str]) -> dict[str, Plain]:
+    """Return the counters of *value* that are whole and not negative, under our names."""
+    renamed = names if isinstance(names, Mapping) else {name: name for name in names}
+    found = {ours: number_at(value, theirs) for theirs, ours in renamed.items()}
+    return {name: count for name, count in found.items() if count is not None and count >= 0}
