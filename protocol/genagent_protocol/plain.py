@@ -121,9 +121,7 @@ def _checked_text(value: str, path: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise NotPlain(
-            path, f"the text has a lone surrogate at position {error.start}"
-        ) from None
+        raise NotPlain(path, f"the text has a lone surrogate at position {error.start}") from None
     return str(value)
 
 
@@ -165,6 +163,17 @@ def encoded_size(value: Plain) -> int:
             )
         case tuple():
             return _container_size(len(value)) + sum(encoded_size(item) for item in value)
+
+
+def printable(value: Plain) -> str:
+    """Return *value* on one line, with control and other unprintable characters escaped.
+
+    Text is shown as it is, everything else in Python's notation.
+    """
+    text = value if isinstance(value, str) else repr(value)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _int_size(value: int) -> int:

@@ -179,6 +179,7 @@ EventName = Literal[
     "group.opened",
     "group.closed",
     "shutdown.started",
+    "shutdown.forced",
     "shutdown.finished",
 ]
 

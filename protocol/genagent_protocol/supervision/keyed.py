@@ -6,7 +6,7 @@ copy on each change is linear, which for thousands of entries costs microseconds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -18,17 +18,22 @@ class Keyed(Mapping[K, V], Generic[K, V]):
 
     __slots__ = ("_entries", "_hash")
 
-    def __init__(self, entries: Mapping[K, V] | None = None) -> None:
-        self._entries: dict[K, V] = dict(entries or {})
+    def __init__(self, entries: Iterable[tuple[K, V]] = ()) -> None:
+        self._entries: dict[K, V] = dict(entries)
         self._hash: int | None = None
 
     def put(self, key: K, value: V) -> Keyed[K, V]:
         """Return a mapping that differs in this entry alone."""
-        return Keyed({**self._entries, key: value})
+        other = Keyed(self._entries.items())
+        other._entries[key] = value
+        return other
 
-    def without(self, key: K) -> Keyed[K, V]:
-        """Return a mapping that lacks *key*, which may be missing already."""
-        return Keyed({k: v for k, v in self._entries.items() if k != key})
+    def without(self, *keys: K) -> Keyed[K, V]:
+        """Return a mapping that lacks *keys*, which may be missing already."""
+        other = Keyed(self._entries.items())
+        for key in keys:
+            other._entries.pop(key, None)
+        return other
 
     def __getitem__(self, key: K) -> V:
         return self._entries[key]
