@@ -27,7 +27,7 @@ MAX_ITEMS = 131_072
 MAX_FRAME_DEPTH = MAX_DEPTH + 16
 
 
-class UnknownType(RemoteWireError):
+class UnknownMessage(RemoteWireError):
     """A well-formed message of a type that this version does not know; `tag` names it."""
 
     def __init__(self, tag: str) -> None:
@@ -136,7 +136,7 @@ def decode(union: object, body: bytes) -> list[Any]:
     """Return the envelopes of *union* that *body* carries, in order.
 
     Raises:
-        UnknownType: one is well-formed and of a type that *union* does not have.
+        UnknownMessage: one is well-formed and of a type that *union* does not have.
         RemoteWireError: the bytes are not that.
     """
     return [read(union, raw) for raw in unpack_all(body)]
@@ -147,7 +147,7 @@ def read(union: object, raw: Plain) -> Any:
     try:
         return schema.load(union, raw)
     except schema.UnknownTag as unknown:
-        raise UnknownType(unknown.tag) from None
+        raise UnknownMessage(unknown.tag) from None
     except schema.Mismatch as mismatch:
         raise RemoteWireError(str(mismatch)) from None
 

@@ -13,7 +13,7 @@ from typing import Literal
 from genagent_protocol.answers import AgentAnswer
 from genagent_protocol.events import Event, Outcome
 from genagent_protocol.plain import EMPTY, FrozenDict, Plain
-from genagent_protocol.reasons import ExitReason, Failure, Overloaded, Reason, StartError
+from genagent_protocol.reasons import ExitReason, Failure, Reason, StartError
 from genagent_protocol.refs import (
     Address,
     AgentHandle,
@@ -23,6 +23,8 @@ from genagent_protocol.refs import (
     MonitorRef,
     RequestRef,
 )
+from genagent_protocol.supervision.effects import GroupRunning, NotStarted, Started, Stopped
+from genagent_protocol.supervision.terms import TEMPORARY, RestartPolicy
 
 #: The versions this side speaks. One number is one promise of compatibility.
 MIN_VERSION = 1
@@ -138,27 +140,13 @@ class UnknownType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
-    """When the daemon starts an agent anew, and when it gives up.
-
-    More than `max_restarts` within `period_ms` is `failed`. The delay before the
-    nth restart in a row is `delay_ms` doubled n - 1 times, at most `max_delay_ms`.
-    """
-
-    kind: Literal["temporary", "transient", "permanent"] = "temporary"
-    max_restarts: int = 3
-    period_ms: int = 60_000
-    delay_ms: int = 200
-    max_delay_ms: int = 30_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartAgent:
-    """Start an agent and answer `Started` when it is ready, or why it is not.
+    """Start an agent; answered by `Started` when it is ready, else by `NotStarted`.
 
-    `agent` is `package.module:Class`, None for the plain agent; `cwd` becomes its
-    working directory and the head of its import path; `env` is added to the
-    allow-listed environment.
+    `agent` is `package.module:Class`, None for the plain agent. `options` holds the
+    limits and whatever its `init_agent` takes. `session` names a recorded session
+    of the backend to resume. `cwd` becomes its working directory and the head of
+    its import path; `env` is added to the allow-listed environment.
     """
 
     name: Plain
@@ -168,7 +156,7 @@ class StartAgent:
     cwd: str | None = None
     env: FrozenDict = EMPTY
     group: int | None = None
-    restart: RestartPolicy = RestartPolicy()
+    restart: RestartPolicy = TEMPORARY
     start_timeout_ms: int = 60_000
     session: str | None = None
     may_start: bool = False
@@ -176,7 +164,10 @@ class StartAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAgent:
-    """Stop the agent of that name in that group (None: the global one)."""
+    """Stop the agent of that name in that group (None: the global one).
+
+    Answered by `Stopped` when it is gone and its name free, or `Refused(not_found)`.
+    """
 
     name: Plain
     group: int | None = None
@@ -184,19 +175,22 @@ class StopAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whereis:
-    """Answer with the handle of the living agent of that name, or none."""
+    """Answered by `Found`: the handle of the ready, living agent of that name, or none."""
 
     name: Plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListAgents:
-    """Answer with a row for every agent; a point-in-time view."""
+    """Answered by `Listing`; a point-in-time view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitorAgent:
-    """Send exactly one `Down` with this monitor when that incarnation is gone."""
+    """Send exactly one `Down` with this monitor when that incarnation is gone; answered by `Ok`.
+
+    For a dead, unknown or foreign incarnation the `Down` says `noproc` and comes at once.
+    """
 
     monitor: MonitorRef
     handle: AgentHandle
@@ -204,26 +198,26 @@ class MonitorAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemonitorAgent:
-    """Forget that monitor; no `Down` of it is sent after the answer."""
+    """Forget that monitor; no `Down` of it is sent after the answer, `Ok`."""
 
     monitor: MonitorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenGroup:
-    """Open a group owned by this connection; it ends with the connection."""
+    """Open a group owned by this connection; answered by `GroupRunning`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseGroup:
-    """End that group: refuse its agents' turns, stop them, answer when all are gone."""
+    """End that group: its agents' turns are refused, then they stop; `Ok` when all are gone."""
 
     group: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchTelemetry:
-    """From the answer on, send every telemetry record to this mailbox until told off."""
+    """From the answer, `Ok`, on, send every telemetry record to this client until told off."""
 
     on: bool = True
 
@@ -529,7 +523,7 @@ class Undeliverable:
 
     agent: Plain
     ref: RequestRef
-    reason: Overloaded | Reason
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -537,13 +531,6 @@ class TelemetryLost:
     """Daemon → subscriber: so many telemetry records were dropped since the last one."""
 
     count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """The agent is ready; this is its captured handle."""
-
-    handle: AgentHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -562,7 +549,7 @@ class AgentRow:
     """
 
     name: Plain
-    state: Literal["starting", "running", "stopping", "restarting", "failed"]
+    state: Literal["starting", "running", "stopping", "exited", "restarting", "failed"]
     handle: AgentHandle | None = None
     agent: str | None = None
     backend: str = ""
@@ -581,14 +568,7 @@ class Listing:
     rows: tuple[AgentRow, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOpened:
-    """The group is open."""
-
-    group: int
-
-
-DaemonAnswer = Started | Found | Listing | GroupOpened
+DaemonAnswer = Started | NotStarted | Stopped | Found | Listing | GroupRunning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -596,7 +576,7 @@ class Reply:
     """The answer to one call or request, under its number. Late ones are dropped."""
 
     call: int
-    answer: AgentAnswer | DaemonAnswer | StartError
+    answer: AgentAnswer | DaemonAnswer
 
 
 ToAgent = (

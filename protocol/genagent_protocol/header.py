@@ -1,7 +1,7 @@
 """The first frame of every message: what a switchboard needs, and nothing of the body.
 
 A message is two frames, `[header, body]`. The header is one msgpack map; the body
-holds `count` envelopes one after another, all of one class for one recipient. The
+holds `bodies` envelopes one after another, all of one class for one recipient. The
 daemon reads headers and stamps `sender`; it never decodes a body that is not for it.
 """
 
@@ -37,7 +37,7 @@ class Header(NamedTuple):
     ref: str | None = None
     first: int = 0
     last: int = 0
-    count: int = 1
+    bodies: int = 1
     size: int = 0
     version: int = 1
 
@@ -52,8 +52,8 @@ def encode_header(header: Header) -> bytes:
         "from": header.sender,
         "size": header.size,
     }
-    if header.count != 1:
-        fields["count"] = header.count
+    if header.bodies != 1:
+        fields["bodies"] = header.bodies
     if header.ref is not None:
         fields["ref"] = header.ref
     if header.last:
@@ -85,7 +85,7 @@ def decode_header(frame: bytes) -> Header:
         ref=None if ref is None else _text(fields, "ref"),
         first=first,
         last=last,
-        count=_number(fields, "count", 1),
+        bodies=_number(fields, "bodies", 1),
         size=_number(fields, "size", 0),
         version=_number(fields, "v"),
     )

@@ -53,7 +53,7 @@ class Shape(NamedTuple):
     load: Callable[[Any, str], Any]
 
 
-def tag_of(record: type[Any]) -> str:
+def tag_of(record: Any) -> str:
     """Return the tag of a record class: `PollPending` is `poll_pending`."""
     return _snake_case(record.__name__)
 
@@ -65,7 +65,7 @@ def _snake_case(name: str) -> str:
 
 def dump(value: object) -> dict[str, Any]:
     """Return *value*, a record, as a plain map with its tag."""
-    record: type[Any] = type(value)
+    record: Any = type(value)
     return {TAG: tag_of(record), **_record(record).dump(value)}
 
 
@@ -80,19 +80,17 @@ def load(union: Any, raw: Plain, path: str = "") -> Any:
 
 
 @cache
-def _members(union: Any) -> tuple[type[Any], ...]:
+def _members(union: Any) -> tuple[Any, ...]:
     found = typing.get_args(union) or (union,)
     return tuple(member for member in found if isinstance(member, type))
 
 
 @cache
-def _record(record: type[Any]) -> Shape:
+def _record(record: Any) -> Shape:
     """Return the shape of one dataclass, without a tag."""
-    hints = typing.get_type_hints(record)
-    fields = [
-        (f.name, _PLAIN if f.type == "Plain" else shape_of(hints[f.name]), _default(f))
-        for f in dataclasses.fields(record)
-    ]
+    # Plain is recursive, which the evaluation of hints is not made for.
+    hints = typing.get_type_hints(record, localns={"Plain": object})
+    fields = [(f.name, shape_of(hints[f.name]), _default(f)) for f in dataclasses.fields(record)]
 
     def write(value: object) -> dict[str, Any]:
         found = ((name, shape, getattr(value, name), default) for name, shape, default in fields)
@@ -127,7 +125,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
 
 
 @cache
-def _tagged(members: tuple[type[Any], ...]) -> Shape:
+def _tagged(members: tuple[Any, ...]) -> Shape:
     by_tag = {tag_of(member): _record(member) for member in members}
 
     def read(raw: object, path: str) -> object:
@@ -227,8 +225,8 @@ def _kind(raw: object) -> str:
     return "nothing" if raw is None else type(raw).__name__
 
 
-_PLAIN = Shape(_same, lambda raw, _path: raw)
 _SCALARS: dict[Any, Shape] = {
+    object: Shape(_same, lambda raw, _path: raw),
     **{kind: _scalar(kind) for kind in (str, int, float, bool, bytes, FrozenDict)},
     RequestRef: _text_identity(RequestRef.parse),
     Incarnation: _text_identity(Incarnation.parse),

@@ -1,0 +1,424 @@
+"""ZeroMQ as this product uses it: one socket is one connection, and nothing is resent.
+
+A `Listener` binds and hears many peers; a `Connection` reaches one. Both live in an
+asyncio loop by their file descriptor, which is edge-triggered: read until nothing is
+left, at most `BATCH` messages a loop turn, and look again after every send. A
+`BlockingConnection` is the same for code without a loop. Every message is two
+frames, `[header, body]`, and comes with the kernel's word on who sent it.
+
+No connection ever reconnects: a peer that is gone is gone, what it had sent is read
+to the end, and then, once, `on_gone` is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket as unix
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+import zmq
+
+from genagent_protocol.codec import MAX_FRAME_BYTES
+from genagent_protocol.errors import NotReachable, UsageError
+
+#: Messages taken from one socket before the loop gets its turn again.
+BATCH = 256
+#: A path that libzmq accepts may be at most this long, in bytes.
+MAX_PATH_BYTES = zmq.IPC_PATH_MAX_LEN
+#: For ever, to libzmq: a value of 0 or less would discard what was received and not read.
+_NEVER_MS = 86_400_000
+#: How many of our sockets one process may hold (three for each agent, in the daemon).
+_MAX_SOCKETS = 65_000
+
+
+class Peer(NamedTuple):
+    """Who sent a frame, by the kernel's word."""
+
+    uid: int
+    gid: int
+    pid: int
+
+
+class Message(NamedTuple):
+    """One message as it arrived. `route` and `fd` name the connection it came by."""
+
+    route: bytes
+    fd: int
+    peer: Peer
+    header: bytes
+    body: bytes
+
+
+OnMessage: TypeAlias = Callable[[Message], None]
+
+_contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
+
+
+def _context() -> zmq.Context[zmq.Socket[bytes]]:
+    """Return this process's ZeroMQ context; a forked child never gets its parent's."""
+    pid = os.getpid()
+    if pid not in _contexts:
+        made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        made.set(zmq.MAX_SOCKETS, _MAX_SOCKETS)
+        _contexts[pid] = made
+    return _contexts[pid]
+
+
+def end_context() -> None:
+    """End this process's context: waits until what was sent with a linger has left."""
+    context = _contexts.pop(os.getpid(), None)
+    if context is not None:
+        context.term()
+
+
+def check_path(path: str) -> None:
+    """Refuse a socket path that the kernel could not hold.
+
+    Raises:
+        UsageError: it is too long; the path, its length and the limit are named.
+    """
+    length = len(os.fsencode(path))
+    if length > MAX_PATH_BYTES:
+        raise UsageError(
+            f"the socket path {path} has {length} bytes, and the limit is {MAX_PATH_BYTES}: "
+            "choose a shorter runtime directory (GENAGENT_RUN_DIR)"
+        )
+
+
+def probe(path: str) -> None:
+    """Make sure that something listens at *path*, without saying a word to it.
+
+    Raises:
+        NotReachable: nothing does. libzmq itself would try for ever.
+    """
+    check_path(path)
+    with unix.socket(unix.AF_UNIX, unix.SOCK_STREAM) as tried:
+        tried.setblocking(False)
+        try:
+            tried.connect(path)
+        except BlockingIOError:
+            return  # Its backlog is full: it is there, and busy.
+        except OSError as error:
+            raise NotReachable(
+                f"no daemon answers at {path} ({os.strerror(error.errno or 0)}); "
+                "start one with: genagentd start"
+            ) from None
+
+
+def _prepare(kind: int) -> zmq.Socket[bytes]:
+    made = _context().socket(kind)
+    made.set(zmq.LINGER, 0)
+    made.set(zmq.IMMEDIATE, 0)
+    made.set(zmq.RECONNECT_IVL, _NEVER_MS)
+    made.set(zmq.RCVHWM, 0)
+    made.set(zmq.SNDHWM, 0)
+    made.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+    if kind == zmq.ROUTER:
+        made.set(zmq.ROUTER_MANDATORY, 1)
+    return made
+
+
+def _messages(source: zmq.Socket[bytes], *, routed: bool, most: int) -> Iterator[Message | None]:
+    """Yield what waits on *source*, at most *most*; None stands for frames that are no message."""
+    for _ in range(most):
+        try:
+            frames = source.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return
+        yield _message(frames, routed=routed)
+
+
+def _message(frames: list[zmq.Frame], *, routed: bool) -> Message | None:
+    if len(frames) != (3 if routed else 2):
+        return None
+    header, body = frames[-2], frames[-1]
+    return Message(
+        bytes(frames[0].buffer) if routed else b"",
+        int(header.get(zmq.SRCFD)),
+        _peer(header),
+        bytes(header.buffer),
+        bytes(body.buffer),
+    )
+
+
+def _peer(frame: zmq.Frame) -> Peer:
+    _, uid, gid, pid = str(frame.get("Peer-Address")).rsplit(":", 3)
+    return Peer(int(uid), int(gid), int(pid))
+
+
+class _Event(NamedTuple):
+    kind: int
+    fd: int
+
+
+class _Monitor:
+    """The connection events of one socket, in order."""
+
+    def __init__(self, watched: zmq.Socket[bytes], events: int) -> None:
+        self._watched = watched
+        self.pair = watched.get_monitor_socket(events)
+        self.pair.set(zmq.LINGER, 0)
+
+    def events(self) -> Iterator[_Event]:
+        with contextlib.suppress(zmq.Again):
+            while True:
+                frames = self.pair.recv_multipart(zmq.NOBLOCK)
+                kind = int.from_bytes(frames[0][:2], "little")
+                yield _Event(kind, int.from_bytes(frames[0][2:6], "little", signed=True))
+
+    def close(self) -> None:
+        self._watched.disable_monitor()
+        self.pair.close(0)
+
+
+class _Looped:
+    """What a socket needs to live in an asyncio loop."""
+
+    def __init__(self, made: zmq.Socket[bytes], on_message: OnMessage, events: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = made
+        self._routed = made.type == zmq.ROUTER
+        self._on_message = on_message
+        self._monitor = _Monitor(made, events)
+        self._scheduled = False
+        self.closed = False
+        #: Messages that were not two frames; counted, dropped, and the connection lives.
+        self.bad_frames = 0
+        self._fds = (int(made.get(zmq.FD)), int(self._monitor.pair.get(zmq.FD)))
+        self._loop.add_reader(self._fds[0], self._read)
+        self._loop.add_reader(self._fds[1], self._watch)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        # The descriptor is edge-triggered: it may stay silent about what came meanwhile.
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._rearm)
+
+    def _rearm(self) -> None:
+        self._scheduled = False
+        if not self.closed:
+            self._watch()
+            self._read()
+
+    def _read(self) -> None:
+        if self.closed:
+            return
+        if self._take(BATCH) == BATCH:
+            self._look_again()
+
+    def _take(self, most: int) -> int:
+        taken = 0
+        for message in _messages(self._socket, routed=self._routed, most=most):
+            taken += 1
+            if message is None:
+                self.bad_frames += 1
+            else:
+                self._on_message(message)
+            if self._is_closed():
+                break
+        return taken
+
+    def read_to_end(self) -> None:
+        """Hand over everything that has arrived, however much it is."""
+        while not self._is_closed() and self._take(BATCH) == BATCH:
+            pass
+
+    def _watch(self) -> None:
+        if self.closed:
+            return
+        for event in self._monitor.events():
+            self._happened(event)
+            if self._is_closed():
+                return
+
+    def _is_closed(self) -> bool:
+        """Ask anew: whoever was just told something may have closed the socket."""
+        return self.closed
+
+    def _happened(self, event: _Event) -> None:
+        raise NotImplementedError
+
+    def _send(self, frames: list[bytes]) -> None:
+        self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        # Sending may have swallowed the edge that announced something to read.
+        if not self._scheduled and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+            self._look_again()
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close the socket; with a linger, what was sent has that long to leave."""
+        if self.closed:
+            return
+        self.closed = True
+        for fd in self._fds:
+            self._loop.remove_reader(fd)
+        self._monitor.close()
+        self._socket.close(linger_ms)
+
+
+class Listener(_Looped):
+    """A bound socket that hears many peers and knows when one of them is gone.
+
+    `on_gone(fd)` names the connection by the descriptor its messages came with.
+    A descriptor may be used again by a later connection; the order of the calls
+    says which is meant.
+    """
+
+    def __init__(self, path: str, on_message: OnMessage, on_gone: Callable[[int], None]) -> None:
+        check_path(path)
+        made = _prepare(zmq.ROUTER)
+        # The socket file gets its mode from the umask and nowhere else.
+        before = os.umask(0o077)
+        try:
+            made.bind(f"ipc://{path}")
+        finally:
+            os.umask(before)
+        self.path = path
+        self._on_gone = on_gone
+        super().__init__(made, on_message, zmq.EVENT_DISCONNECTED)
+
+    def _happened(self, event: _Event) -> None:
+        # Everything this peer had sent comes before the news that it is gone.
+        self.read_to_end()
+        if not self.closed:
+            self._on_gone(event.fd)
+
+    def send(self, route: bytes, header: bytes, body: bytes) -> bool:
+        """Send to one peer; False when it is gone, and then nothing was sent."""
+        if self.closed:
+            return False
+        try:
+            self._send([route, header, body])
+        except zmq.ZMQError as error:
+            if error.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
+                return False
+            raise
+        return True
+
+
+class Connection(_Looped):
+    """A connection to one listener. It never reconnects.
+
+    `on_open` is called once when the peer has shaken hands; sends before that and
+    after the end are refused. `on_gone` is called once, after everything the peer
+    had sent was handed over.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        on_message: OnMessage,
+        on_open: Callable[[], None],
+        on_gone: Callable[[], None],
+    ) -> None:
+        check_path(path)
+        made = _prepare(zmq.DEALER)
+        self._on_open = on_open
+        self._on_gone = on_gone
+        self.open = False
+        super().__init__(made, on_message, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        made.connect(f"ipc://{path}")
+
+    def _happened(self, event: _Event) -> None:
+        if event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self.open = True
+            self._on_open()
+            return
+        self.open = False
+        self.read_to_end()
+        if not self.closed:
+            self._on_gone()
+
+    def send(self, header: bytes, body: bytes) -> bool:
+        """Send; False when there is no live connection, and then nothing was sent."""
+        if not self.open or self.closed:
+            return False
+        self._send([header, body])
+        return True
+
+
+class BlockingConnection:
+    """A connection for code without a loop: whoever calls `receive` reads for all.
+
+    Not for use by two threads at once; not usable after a fork.
+    """
+
+    def __init__(self, path: str, timeout_ms: int) -> None:
+        """Connect and shake hands.
+
+        Raises:
+            NotReachable: nothing listens there, or it did not answer in time.
+        """
+        probe(path)
+        self._socket = _prepare(zmq.DEALER)
+        self._monitor = _Monitor(
+            self._socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self._poller.register(self._monitor.pair, zmq.POLLIN)
+        self.bad_frames = 0
+        self.open = False
+        self.closed = False
+        self._socket.connect(f"ipc://{path}")
+        self._shake_hands(path, timeout_ms)
+
+    def _shake_hands(self, path: str, timeout_ms: int) -> None:
+        # The daemon does not speak first, so the only news can be the handshake.
+        if self._monitor.pair.poll(timeout_ms):
+            self._watch()
+        if not self.open:
+            self.close()
+            raise NotReachable(
+                f"the daemon at {path} did not shake hands within {timeout_ms} ms; "
+                "look at it with: genagentd status"
+            )
+
+    def _watch(self) -> bool:
+        """Take the news; True when the peer is gone."""
+        for event in self._monitor.events():
+            self.open = event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if not self.open:
+                return True
+        return False
+
+    def send(self, header: bytes, body: bytes) -> bool:
+        """Send; False when there is no live connection, and then nothing was sent."""
+        if not self.open or self.closed:
+            return False
+        self._socket.send_multipart([header, body], zmq.NOBLOCK, copy=False)
+        return True
+
+    def receive(self, timeout_ms: int | None) -> list[Message]:
+        """Return what has arrived, waiting for the first message at most *timeout_ms*.
+
+        An empty list means that nothing came in time, or, once `open` is False,
+        that nothing will ever come again.
+        """
+        if self.closed:
+            return []
+        ready = dict(self._poller.poll(timeout_ms if self.open else 0))
+        if self._monitor.pair in ready:
+            self._watch()
+        found = list(_messages(self._socket, routed=False, most=BATCH))
+        if not self.open and len(found) == BATCH:
+            found += self._rest()
+        self.bad_frames += found.count(None)
+        return [message for message in found if message is not None]
+
+    def _rest(self) -> Iterator[Message | None]:
+        while batch := list(_messages(self._socket, routed=False, most=BATCH)):
+            yield from batch
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close the socket; with a linger, what was sent has that long to leave."""
+        if self.closed:
+            return
+        self.closed = True
+        self.open = False
+        self._monitor.close()
+        self._socket.close(linger_ms)

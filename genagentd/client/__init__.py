@@ -1,0 +1,1 @@
+"""What programs use: captured handles, mailboxes, and calls by name."""

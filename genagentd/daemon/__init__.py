@@ -1,0 +1,1 @@
+"""The daemon: guardian, switchboard, supervision of agent processes."""

@@ -1,0 +1,116 @@
+"""What a newborn agent process does between the helper's fork and its own first line.
+
+The helper's child forks once more and leaves, so that the daemon, a subreaper,
+becomes the agent's real parent: its exit status is true, and its death signal
+fires when the daemon dies. Before it leaves, the middle process announces the
+agent's pid; whoever is not announced, known or the helper is an orphan.
+
+Said on the pipe: `pid N`, then by the agent itself `ready` or `ready cold` (cold:
+the preloaded modules were not there, so it took longer and costs more memory).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from genagentd import kernel
+
+#: The agent's first module, by name: the daemon never imports it.
+ENTRY = "genagentd.agent.entry"
+
+
+class Duplicate(Protocol):
+    """A descriptor on its way through the helper, as multiprocess carries it."""
+
+    def detach(self) -> int:
+        """Return the descriptor, which is the caller's from then on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A descriptor that is handed to the newborn; the launcher says how it travels."""
+
+    fd: int
+
+
+def arrived(duplicate: Duplicate) -> Descriptor:
+    """Return the descriptor as the newborn has it."""
+    return Descriptor(duplicate.detach())
+
+
+@dataclass(frozen=True, slots=True)
+class Newborn:
+    """Everything a newborn needs."""
+
+    daemon: int
+    socket: str
+    cwd: str
+    environ: dict[str, str]
+    pipe: Descriptor
+    log: Descriptor
+
+
+def be_born(newborn: Newborn) -> NoReturn:
+    """Run in the helper's child: fork the agent, announce it, leave."""
+    pipe, log = newborn.pipe.fd, newborn.log.fd
+    middle = os.getpid()
+    agent = os.fork()
+    if agent:
+        os.write(pipe, b"pid %d\n" % agent)
+        os._exit(0)
+    code = 1
+    try:
+        _settle(newborn, middle, pipe, log)
+        cold = ENTRY not in sys.modules
+        code = importlib.import_module(ENTRY).main(newborn.socket, pipe, cold)
+    except BaseException:  # noqa: BLE001  # this is the top of a process: its log gets the rest
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _settle(newborn: Newborn, middle: int, pipe: int, log: int) -> None:
+    """Become the daemon's child and nobody's else, with exactly the given surroundings."""
+    while (parent := os.getppid()) != newborn.daemon:
+        if parent != middle:
+            os._exit(1)  # The daemon died meanwhile; its guardian has us now.
+        time.sleep(0.0002)
+    kernel.die_with_parent()
+    if os.getppid() != newborn.daemon:
+        os._exit(1)
+    os.setsid()
+    kernel.adopt_orphans()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    _take_descriptors(pipe, log)
+    os.environ.clear()
+    os.environ.update(newborn.environ)
+    os.chdir(newborn.cwd)
+
+
+def _take_descriptors(pipe: int, log: int) -> None:
+    """Keep standard input (empty), the log as output and error, and the pipe; close the rest."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and fd != pipe:
+            try:
+                os.close(fd)
+            except OSError:
+                continue  # The listing's own descriptor, closed already.
+    # The helper's streams may be buffered for a file that is gone by now.
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115

@@ -1,0 +1,94 @@
+"""The guardian: a tiny parent of the daemon that outlives its death and nothing else.
+
+When the daemon is killed, its agents die by parent-death signal, but a tool that a
+provider started in a session of its own lives on, because its subreaper is gone.
+So the first process forks the daemon and stays behind as the next subreaper: it
+forwards signals, waits for the daemon, ends and reaps whatever is left below it,
+and exits with the daemon's status.
+
+This does not cover guardian and daemon killed together; under systemd the unit's
+control group does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+from genagentd import kernel
+
+_FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+
+
+def guard() -> None:
+    """Fork; return in the child, which becomes the daemon. The parent never returns.
+
+    Call it before threads, sockets and heavy imports exist.
+    """
+    kernel.adopt_orphans()
+    guardian = os.getpid()
+    # Between the fork and the handlers a signal must neither be lost nor kill us.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    daemon = os.fork()
+    if daemon == 0:
+        # A group of its own, or Ctrl-C in a terminal would arrive twice: once from there, once
+        # forwarded, and the second one means force.
+        os.setpgid(0, 0)
+        kernel.die_with_parent(signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+        if os.getppid() != guardian:
+            os._exit(1)
+        return
+    os._exit(_outlive(daemon))
+
+
+def _outlive(daemon: int) -> int:
+    """Forward signals to *daemon* until it ends, end what it left, return its status."""
+
+    pidfd = os.pidfd_open(daemon)
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        kernel.signal_pidfd(pidfd, signal.Signals(number))
+
+    for number in _FORWARDED:
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    status = _wait_for(daemon)
+    for number in _FORWARDED:
+        signal.signal(number, signal.SIG_IGN)
+    end_descendants()
+    return status
+
+
+def _wait_for(daemon: int) -> int:
+    """Reap everything that ends below us until *daemon* does; return its exit status."""
+    while True:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        for child in kernel.children(os.getpid()):
+            found = kernel.stat(child)
+            if found is None or found.state != "Z":
+                continue
+            _, raw = os.waitpid(child, 0)
+            if child == daemon:
+                code = os.waitstatus_to_exitcode(raw)
+                return code if code >= 0 else 128 - code
+
+
+def end_descendants() -> None:
+    """Kill and reap every descendant of this process until none is left.
+
+    A dying process hands its children to us, so one round after the other finds them.
+    """
+    while below := list(kernel.descendants(os.getpid())):
+        for pid in below:
+            kernel.kill_exactly(pid)
+        for pid in kernel.children(os.getpid()):
+            os.waitpid(pid, 0)

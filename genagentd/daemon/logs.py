@@ -1,0 +1,76 @@
+"""What agents print: taken from a pipe, written to a file that can never fill the disk.
+
+Each incarnation has a file of at most `MAX_BYTES`, and the one before it. The daemon
+reads a little at a time, so that an agent that prints without end slows nobody
+else; an agent that prints faster than that waits for its own pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from genagentd.daemon.children import enlarge
+
+#: The size at which a log is moved aside; two of them are kept.
+MAX_BYTES = 10 * 1024 * 1024
+#: How much is taken from one agent in one loop turn.
+STEP_BYTES = 65_536
+#: How much an agent can print before it has to wait for us.
+PIPE_BYTES = 1024 * 1024
+
+
+class Log:
+    """The log of one incarnation. Its file exists from the start, so that it can be named."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path = path
+        self._file = _append(path)
+        self._size = os.fstat(self._file).st_size
+        self._pipe, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        os.set_blocking(self.write_fd, True)
+        enlarge(self._pipe, PIPE_BYTES)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._pipe, self._read)
+
+    def handed_over(self) -> None:
+        """The agent has its end now; ours would keep the pipe from ending."""
+        os.close(self.write_fd)
+
+    def _read(self) -> bool:
+        """Take one step; True when there may be more."""
+        try:
+            said = os.read(self._pipe, STEP_BYTES)
+        except BlockingIOError:
+            return False
+        if not said:
+            self._loop.remove_reader(self._pipe)
+            return False
+        self._write(said)
+        return True
+
+    def _write(self, said: bytes) -> None:
+        if self._size + len(said) > MAX_BYTES:
+            os.close(self._file)
+            os.replace(self.path, self.path.with_suffix(".log.1"))
+            self._file = _append(self.path)
+            self._size = 0
+        try:
+            self._size += os.write(self._file, said)
+        except OSError:
+            return  # A full disk must not take the agents with it.
+
+    def close(self) -> None:
+        """Take what is left, at most what the pipe held, and close."""
+        for _ in range(PIPE_BYTES // STEP_BYTES + 1):
+            if not self._read():
+                break
+        self._loop.remove_reader(self._pipe)
+        os.close(self._pipe)
+        os.close(self._file)
+
+
+def _append(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -1,0 +1,139 @@
+"""What only the Linux kernel can say or do: identities, pidfds, parents, orphans.
+
+A process is identified by its pid and the tick it started at, never by its name;
+it is signalled through a pidfd, so that no signal can reach a stranger who got the
+same number. Standard library only and cheap to import: the guardian and every
+newborn agent start with this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Stat(NamedTuple):
+    """The parts of `/proc/<pid>/stat` that identify a process and say how it is."""
+
+    pid: int
+    state: str
+    parent: int
+    started_ticks: int
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl({option}, {value}): {os.strerror(code)}")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent dies (child subreaper)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Ask for *number* when the thread that is this process's parent ends.
+
+    This does not help if the parent is dead already: compare `os.getppid()` after
+    the call. A fork clears it.
+    """
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def stat(pid: int) -> Stat | None:
+    """Return what `/proc` says about *pid*, or None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command stands in parentheses and may contain anything, parentheses too.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[19]))
+
+
+def started_ticks(pid: int) -> int:
+    """Return the tick *pid* started at, or 0 if there is no such process."""
+    found = stat(pid)
+    return 0 if found is None else found.started_ticks
+
+
+def ticks_now() -> int:
+    """Return the present moment in the unit of `started_ticks`."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def is_alive(pid: int, ticks: int) -> bool:
+    """Whether exactly this process runs: same number, same start, and not a zombie."""
+    found = stat(pid)
+    return found is not None and found.started_ticks == ticks and found.state not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    """Return the direct children of *pid*, zombies too."""
+    found: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += _children_of_task(pid, task)
+    return found
+
+
+def _children_of_task(pid: int, task: str) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
+            return [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Yield every descendant of *pid*, parents before children. A snapshot, not a promise."""
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
+
+
+def open_pidfd(pid: int) -> int | None:
+    """Return a pidfd of *pid*, closed on exec, or None if there is no such process."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def signal_pidfd(pidfd: int, number: signal.Signals) -> bool:
+    """Send *number* to exactly that process; False if it is gone."""
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_exactly(pid: int, ticks: int | None = None) -> bool:
+    """SIGKILL *pid* through a pidfd, if it still is the process that started at *ticks*."""
+    pidfd = open_pidfd(pid)
+    if pidfd is None:
+        return False
+    try:
+        if ticks is not None and started_ticks(pid) != ticks:
+            return False
+        return signal_pidfd(pidfd, signal.SIGKILL)
+    finally:
+        os.close(pidfd)
+
+
+def open_descriptors() -> int:
+    """Return how many descriptors this process has open."""
+    return len(os.listdir("/proc/self/fd")) - 1

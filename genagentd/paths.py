@@ -1,0 +1,151 @@
+"""Where things are: the runtime directory, its sockets, lock and logs.
+
+The runtime directory is private (0700) and ours, or it is refused: whoever could
+write there could plant a socket. `GENAGENT_RUN_DIR` chooses it; then the logs live in
+it too, unless `GENAGENT_STATE_DIR` says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from genagent_protocol.errors import UsageError
+from genagent_protocol.plain import Plain
+from genagent_protocol.refs import Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The files of one daemon."""
+
+    run: Path
+    state: Path
+
+    @property
+    def socket(self) -> str:
+        """Where clients reach the daemon."""
+        return str(self.run / "genagentd.sock")
+
+    @property
+    def lock(self) -> Path:
+        """The lock that makes the daemon the only one; holds its pid. Never removed."""
+        return self.run / "genagentd.lock"
+
+    @property
+    def agents(self) -> Path:
+        """The directory of the agents' sockets."""
+        return self.run / "a"
+
+    @property
+    def helper(self) -> Path:
+        """The directory of the helper that agents are started from."""
+        return self.run / "h"
+
+    @property
+    def logs(self) -> Path:
+        """The directory of all logs."""
+        return self.state / "logs"
+
+    @property
+    def daemon_log(self) -> Path:
+        """What a detached daemon writes."""
+        return self.logs / "genagentd.log"
+
+    @property
+    def place(self) -> str:
+        """What handles say about where their process lives: host and runtime directory."""
+        return f"{socket.gethostname()}:{self.run}"
+
+    def agent_socket(self, incarnation: Incarnation) -> str:
+        """Where one life of an agent is reached; no other life ever uses that path."""
+        return str(self.agents / f"{incarnation}.sock")
+
+    def agent_log(self, name: Plain, incarnation: Incarnation) -> Path:
+        """Where standard output and error of one life of an agent go."""
+        return self.logs / directory_name(name) / f"{incarnation}.log"
+
+
+def directory_name(name: Plain) -> str:
+    """Return a directory name for an agent's *name*: readable, unique, and harmless.
+
+    Text of safe characters stands for itself; anything else is escaped, and what
+    would be long, hidden or ambiguous ends with a digest of the whole.
+    """
+    text = name if isinstance(name, str) else f"={name!r}"
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", text)[:60]
+    if safe == text and not safe.startswith("."):
+        return safe
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{safe.lstrip('.')}-{digest}"
+
+
+def places(environ: Mapping[str, str] = os.environ) -> Places:
+    """Return where the daemon of this user and environment lives. Touches nothing.
+
+    Raises:
+        UsageError: a directory from the environment is not absolute.
+    """
+    chosen = environ.get("GENAGENT_RUN_DIR")
+    run = _absolute(chosen, "GENAGENT_RUN_DIR") if chosen else _default_run(environ)
+    state_chosen = environ.get("GENAGENT_STATE_DIR")
+    if state_chosen:
+        return Places(run, _absolute(state_chosen, "GENAGENT_STATE_DIR"))
+    return Places(run, run if chosen else _default_state(environ))
+
+
+def _absolute(text: str, variable: str) -> Path:
+    path = Path(text)
+    if not path.is_absolute():
+        raise UsageError(f"{variable}={text} is not an absolute path; give one that starts with /")
+    return path
+
+
+def _default_run(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_RUNTIME_DIR")
+    if base:
+        return _absolute(base, "XDG_RUNTIME_DIR") / "genagentd"
+    mine = Path(f"/run/user/{os.getuid()}")
+    if mine.is_dir() and mine.stat().st_uid == os.getuid():
+        return mine / "genagentd"
+    return _default_state(environ) / "run"
+
+
+def _default_state(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_STATE_HOME")
+    if base:
+        return _absolute(base, "XDG_STATE_HOME") / "genagentd"
+    return Path(environ.get("HOME") or Path.home()) / ".local/state/genagentd"
+
+
+def make_private(directory: Path) -> None:
+    """Create *directory* with mode 0700, or make sure that it is ours and private.
+
+    Raises:
+        UsageError: it is a link, not a directory, someone else's, or cannot be
+            made; nothing was changed in it.
+    """
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise UsageError(
+            f"the directory {directory} cannot be used: {error.strerror}; "
+            "choose another one with GENAGENT_RUN_DIR"
+        ) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{directory} is not a plain directory (a link or a file); remove it")
+    if found.st_uid != os.getuid():
+        raise UsageError(
+            f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); "
+            "choose another one with GENAGENT_RUN_DIR"
+        )
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        directory.chmod(0o700)
