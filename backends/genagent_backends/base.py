@@ -95,7 +95,11 @@ class Process(Protocol):
 
     @property
     def stderr_tail(self) -> str:
-        """The last 8 KiB of standard error, control characters removed."""
+        """The last 8 KiB of standard error, control characters removed.
+
+        It is always drained. Once `wait` has returned, all that the process itself
+        printed has been seen.
+        """
         ...
 
     async def wait(self) -> int:

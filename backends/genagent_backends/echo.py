@@ -15,9 +15,9 @@ from genagent_backends.options import Option, read_options, text, whole
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict
 
-CHUNK = Option[int | None]("chunk", whole(1), None)
-DELAY_MS = Option[int]("delay_ms", whole(0), 0)
-SESSION_ID = Option[str | None]("session_id", text, None)
+CHUNK: Option[int | None] = Option("chunk", whole(1), None)
+DELAY_MS: Option[int] = Option("delay_ms", whole(0), 0)
+SESSION_ID: Option[str | None] = Option("session_id", text, None)
 
 
 @dataclass(frozen=True, slots=True)

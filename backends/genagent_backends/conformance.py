@@ -1,0 +1,287 @@
+"""What every backend owes, as tests to inherit: one class, one subclass per backend.
+
+    class TestMine(BackendConformance):
+        def backend(self) -> Backend:
+            return MyBackend()
+
+pytest collects the subclass; nothing else is needed, no plugin either. Override
+`options` to make it work, `around` if a server must run meanwhile, and the two
+other hooks to have failures and interruptions tried as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import unittest
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from genagent_backends.base import (
+    Backend,
+    Checkpoints,
+    Failed,
+    ResetsSession,
+    ResumesSession,
+    Session,
+    Streaming,
+    UpdatesSession,
+)
+from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse, settled
+from genagent_protocol.events import Event
+from genagent_protocol.plain import FrozenDict, freeze
+
+#: How long an interrupted turn may take to end; the agent's own grace is as long.
+INTERRUPT_GRACE_S = 5.0
+
+
+@asynccontextmanager
+async def _nothing() -> AsyncIterator[None]:
+    yield
+
+
+class BackendConformance:
+    """The tests. Override the hooks; an inherited test needs no change."""
+
+    #: The prompt of every turn. It must not show in the printed session.
+    prompt = "conformance-ping"
+    #: Whether the backend names its conversation; turn this off for one that has no past.
+    names_sessions = True
+    #: Whether an unknown option refuses the start, as every backend of ours does.
+    strict_options = True
+
+    def backend(self) -> Backend:
+        """Return a new backend."""
+        raise NotImplementedError
+
+    def options(self) -> Mapping[str, object]:
+        """Return options under which every turn succeeds."""
+        return {}
+
+    def failing_options(self) -> Mapping[str, object] | None:
+        """Return options under which the first turn fails by an `error` event, or None."""
+        return None
+
+    def slow_options(self) -> Mapping[str, object] | None:
+        """Return options under which a turn says something and then nothing more, or None."""
+        return None
+
+    def around(self) -> AbstractAsyncContextManager[object]:
+        """Return what must be entered before `options` are asked for: a server, a directory."""
+        return _nothing()
+
+    # -- the tests ------------------------------------------------------------------------
+
+    def test_a_turn_ends_in_one_result_and_says_nothing_after_it(self) -> None:
+        """Whoever reads the stream must know for sure when the turn is over."""
+
+        async def check() -> None:
+            backend, session = await self._started(self.options())
+            turn = RehearsalTurn()
+            answer: Streaming | Failed = await settled(backend.prompt(session, self.prompt, turn))
+            assert isinstance(answer, Streaming), answer
+            events = [event async for event in events_of(answer)]
+            await turn.end()
+            await settled(backend.terminate_session(answer.session))
+
+            assert all(isinstance(event, Event) for event in events)
+            assert [event.kind for event in events if event.terminal] == ["result"], events
+            assert events[-1].kind == "result"
+            assert Rehearsed(session, events).text
+
+        self._run(check)
+
+    def test_events_are_values_that_can_cross_a_process_border(self) -> None:
+        """An event that cannot be sent would cost the turn, long after it was said."""
+
+        async def check(_backend: Backend, done: Rehearsed) -> None:
+            for event in done.events:
+                assert freeze(event.data) == event.data
+
+        self._after_a_turn(check)
+
+    def test_the_second_turn_continues_the_session_of_the_first(self) -> None:
+        """The session is threaded; a backend that forgets it would answer out of context."""
+
+        async def check(backend: Backend, first: Rehearsed) -> None:
+            second = await self._turn(backend, first.session)
+            assert second.terminal is not None
+            assert second.terminal.kind == "result", second.terminal
+            ids = [self._session_id(first), self._session_id(second)]
+            assert not self.names_sessions or (ids[0] and ids[0] == ids[1]), ids
+
+        self._after_a_turn(check)
+
+    def test_folding_a_result_twice_gives_the_same_session(self) -> None:
+        """`update_session` may run again after a crash, so it must not count or append."""
+
+        async def check(backend: Backend, done: Rehearsed) -> None:
+            if not isinstance(backend, UpdatesSession):
+                raise unittest.SkipTest("this backend has no update_session")
+            assert done.terminal is not None
+            data = done.terminal.data
+            once = await settled(backend.update_session(done.session, data))
+            assert repr(await settled(backend.update_session(once, data))) == repr(once)
+
+        self._after_a_turn(check)
+
+    def test_the_printed_session_does_not_show_the_conversation(self) -> None:
+        """Sessions end up in error messages and logs."""
+
+        async def check(_backend: Backend, done: Rehearsed) -> None:
+            assert self.prompt not in repr(done.session)
+
+        self._after_a_turn(check)
+
+    def test_a_session_may_be_terminated_twice(self) -> None:
+        """A stop may race with an end; the second one must not hurt."""
+
+        async def check(backend: Backend, done: Rehearsed) -> None:
+            await settled(backend.terminate_session(done.session))
+
+        self._after_a_turn(check)
+
+    def test_an_unknown_option_refuses_the_start(self) -> None:
+        """A typing error in a safety switch must not be silently ignored."""
+        if not self.strict_options:
+            raise unittest.SkipTest("this backend takes any option")
+
+        async def check() -> None:
+            options = FrozenDict({"no_such_option": 1})
+            answer = await settled(self.backend().start_session(options))
+            assert isinstance(answer, Failed), answer
+            assert isinstance(answer.reason, FrozenDict)
+            assert answer.reason["code"] == "unknown_option"
+            assert answer.reason["option"] == "no_such_option"
+
+        self._run(check)
+
+    def test_a_failed_turn_ends_in_one_error_with_a_reason(self) -> None:
+        """A failure is an event, not an exception, and says why."""
+
+        async def check() -> None:
+            options = self._or_skip(self.failing_options(), "failing_options")
+            backend, session = await self._started(options)
+            done = await self._turn(backend, session)
+            await settled(backend.terminate_session(done.session))
+
+            assert done.terminal is not None
+            assert done.terminal.kind == "error", done.terminal
+            assert done.terminal.data.get("reason") is not None
+
+        self._run(check)
+
+    def test_an_interrupted_turn_ends_and_leaves_no_process(self) -> None:
+        """The next prompt waits for this one to be really over."""
+
+        async def check() -> None:
+            options = self._or_skip(self.slow_options(), "slow_options")
+            backend, session = await self._started(options)
+            turn = RehearsalTurn()
+            said = asyncio.Event()
+            running = asyncio.create_task(
+                rehearse(backend, session, self.prompt, turn, on_event=lambda _event: said.set())
+            )
+            await asyncio.wait_for(said.wait(), INTERRUPT_GRACE_S)
+            running.cancel()
+            _, late = await asyncio.wait({running}, timeout=INTERRUPT_GRACE_S)
+
+            assert not late, "the turn outlived the grace of its interruption"
+            assert running.cancelled()
+            assert all(process.returncode is not None for process in turn.processes)
+            await settled(backend.terminate_session(session))
+            await turn.end_session()
+
+        self._run(check)
+
+    def test_a_resumed_session_answers_under_the_id_it_was_asked_for(self) -> None:
+        """Only so can a restarted agent go on where the old one was."""
+
+        async def check(backend: Backend, done: Rehearsed) -> None:
+            if not isinstance(backend, ResumesSession):
+                raise unittest.SkipTest("this backend cannot resume")
+            wanted = self._session_id(done) or "conformance-session"
+            fresh = self.backend()
+            assert isinstance(fresh, ResumesSession)
+            options = freeze(self.options())
+            assert isinstance(options, FrozenDict)
+            session = await settled(fresh.resume_session(wanted, options))
+            assert not isinstance(session, Failed), session
+            again = await self._turn(fresh, session)
+            assert self._session_id(again) == wanted
+            await settled(fresh.terminate_session(again.session))
+
+        self._after_a_turn(check)
+
+    def test_an_acknowledged_checkpoint_may_be_applied_twice(self) -> None:
+        """It is applied to whatever session the turn returns, which may have it already."""
+
+        async def check(backend: Backend, done: Rehearsed) -> None:
+            if not isinstance(backend, Checkpoints):
+                raise unittest.SkipTest("this backend has no checkpoints")
+            session_id = self._session_id(done) or "conformance-session"
+            once = await settled(backend.checkpoint_session(done.session, session_id))
+            twice = await settled(backend.checkpoint_session(once, session_id))
+            assert repr(once) == repr(twice)
+
+        self._after_a_turn(check)
+
+    def test_a_reset_session_answers(self) -> None:
+        """A reset loses the past, never the agent."""
+
+        async def check(backend: Backend, done: Rehearsed) -> None:
+            if not isinstance(backend, ResetsSession):
+                raise unittest.SkipTest("this backend cannot reset")
+            session = await settled(backend.reset_session(done.session))
+            assert not isinstance(session, Failed), session
+            again = await self._turn(backend, session)
+            assert again.terminal is not None
+            assert again.terminal.kind == "result", again.terminal
+            await settled(backend.terminate_session(again.session))
+
+        self._after_a_turn(check)
+
+    # -- how they run ---------------------------------------------------------------------
+
+    def _run(self, check: Callable[[], Awaitable[None]]) -> None:
+        async def inside() -> None:
+            async with self.around():
+                await check()
+
+        asyncio.run(inside())
+
+    def _after_a_turn(self, check: Callable[[Backend, Rehearsed], Awaitable[None]]) -> None:
+        async def run() -> None:
+            backend, session = await self._started(self.options())
+            turn = RehearsalTurn()
+            done = await rehearse(backend, session, self.prompt, turn)
+            assert done.terminal is not None, done
+            assert done.terminal.kind == "result", done.terminal
+            try:
+                await check(backend, done)
+            finally:
+                await settled(backend.terminate_session(done.session))
+                await turn.end_session()
+
+        self._run(run)
+
+    async def _started(self, options: Mapping[str, object]) -> tuple[Backend, Session]:
+        backend, frozen = self.backend(), freeze(options)
+        assert isinstance(frozen, FrozenDict)
+        session = await settled(backend.start_session(frozen))
+        assert not isinstance(session, Failed), session
+        return backend, session
+
+    async def _turn(self, backend: Backend, session: Session) -> Rehearsed:
+        turn = RehearsalTurn(number=2)
+        done = await rehearse(backend, session, self.prompt, turn)
+        assert done.refused is None, done.refused
+        return done
+
+    def _session_id(self, done: Rehearsed) -> str | None:
+        found = done.terminal and done.terminal.data.get("session_id")
+        return found if isinstance(found, str) else None
+
+    def _or_skip(self, options: Mapping[str, object] | None, hook: str) -> Mapping[str, object]:
+        if options is None:
+            raise unittest.SkipTest(f"the hook {hook} gives no options")
+        return options

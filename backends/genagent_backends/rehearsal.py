@@ -1,0 +1,193 @@
+"""Runs a backend's turns without an agent, for the tests of people who write one.
+
+`rehearse` does what an agent does with one prompt: it reads the stream up to the
+first terminal event, closes it, ends the processes that the turn began, and folds
+what was learned into the session. `RehearsalTurn` is the contract's `Turn` on the running
+event loop.
+
+This has no queue, no watchdog and no capture limits, and it does not sweep up what
+a provider started in a session of its own: those are the agent's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from genagent_backends.base import (
+    Backend,
+    Checkpoints,
+    Failed,
+    Process,
+    Session,
+    Streaming,
+    UpdatesSession,
+)
+from genagent_backends.loop_process import GRACE_MS, LoopProcess
+from genagent_protocol.events import Event, text_or_none
+from genagent_protocol.plain import Plain
+
+T = TypeVar("T")
+
+
+async def settled(answer: T | Awaitable[T]) -> T:
+    """Return a callback's answer, which may have to be awaited."""
+    if inspect.isawaitable(answer):
+        return cast("T", await answer)
+    return answer
+
+
+@dataclass(slots=True)
+class Rehearsed:
+    """What one turn came to: its events, and the session that the next turn gets."""
+
+    session: Session
+    events: list[Event] = field(default_factory=list)
+    refused: Failed | None = None
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the events, in order."""
+        return [event.kind for event in self.events]
+
+    @property
+    def terminal(self) -> Event | None:
+        """The event that ended the turn, or None if its stream just ended."""
+        return self.events[-1] if self.events and self.events[-1].terminal else None
+
+    @property
+    def text(self) -> str:
+        """The text of the terminal event, or the text events put together."""
+        said = None if self.terminal is None else text_or_none(self.terminal.data.get("text"))
+        return _joined(self.events) if said is None else said
+
+    @property
+    def usage(self) -> Mapping[str, Plain] | None:
+        """The data of the last `usage` event."""
+        found = [event.data for event in self.events if event.kind == "usage"]
+        return found[-1] if found else None
+
+
+def _joined(events: Sequence[Event]) -> str:
+    text = ""
+    for event in events:
+        chunk = text_or_none(event.data.get("text")) if event.kind == "text" else None
+        if chunk:
+            text += "\n\n" if text and event.data.get("message_boundary") is True else ""
+            text += chunk
+    return text
+
+
+async def rehearse(
+    backend: Backend,
+    session: Session,
+    prompt: str,
+    turn: RehearsalTurn | None = None,
+    *,
+    on_event: Callable[[Event], None] | None = None,
+) -> Rehearsed:
+    """Run one turn of *backend* and return what it came to.
+
+    *on_event* sees each event as it arrives. Cancelling this is what an interrupt is
+    to a backend. A refused checkpoint does not fail the turn here.
+
+    Raises:
+        BaseException: what the backend or its stream raised.
+    """
+    turn = turn or RehearsalTurn()
+    try:
+        answer: Streaming | Failed = await settled(backend.prompt(session, prompt, turn))
+        if isinstance(answer, Failed):
+            return Rehearsed(session, refused=answer)
+        done = Rehearsed(answer.session)
+        async with contextlib.aclosing(events_of(answer)) as events:
+            async for event in events:
+                done.events.append(event)
+                if on_event is not None:
+                    on_event(event)
+                if event.terminal:
+                    break
+    finally:
+        await turn.end()
+    done.session = await _taught(backend, done, turn)
+    return done
+
+
+async def events_of(streaming: Streaming) -> AsyncGenerator[Event, None]:
+    """Yield the events of a stream of either kind, and close it when nobody wants more."""
+    events = streaming.events
+    try:
+        if hasattr(events, "__aiter__"):
+            async for event in events:
+                yield event
+        else:
+            for event in events:
+                yield event
+    finally:
+        close = getattr(events, "aclose", None) or getattr(events, "close", None)
+        if close is not None:
+            await settled(close())
+
+
+async def _taught(backend: Backend, done: Rehearsed, turn: RehearsalTurn) -> Session:
+    session = done.session
+    if turn.checkpoints and isinstance(backend, Checkpoints):
+        session = await settled(backend.checkpoint_session(session, turn.checkpoints[0]))
+    terminal = done.terminal
+    if terminal is not None and terminal.kind == "result" and isinstance(backend, UpdatesSession):
+        session = await settled(backend.update_session(session, terminal.data))
+    return session
+
+
+class RehearsalTurn:
+    """The contract's `Turn`: accepts the first session id, and spawns on the running loop.
+
+    `grace_ms` is how long a process that is being ended gets after each signal.
+    """
+
+    def __init__(
+        self, *, agent: Plain = "rehearsal", number: int = 1, grace_ms: int = GRACE_MS
+    ) -> None:
+        self.agent = agent
+        self.number = number
+        self.grace_ms = grace_ms
+        #: Every session id that was told, refused ones included.
+        self.checkpoints: list[str] = []
+        self.processes: list[LoopProcess] = []
+        self.session_processes: list[LoopProcess] = []
+
+    async def checkpoint(self, session_id: str) -> Plain:
+        """Accept the first id and every repetition of it; another one conflicts."""
+        self.checkpoints.append(session_id)
+        return None if session_id == self.checkpoints[0] else "conflicting_session_id"
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        for_session: bool = False,
+    ) -> Process:
+        """Start a process in a session of its own.
+
+        Raises:
+            OSError: the program could not be started.
+        """
+        process = LoopProcess(argv, env=env, cwd=cwd, grace_ms=self.grace_ms)
+        (self.session_processes if for_session else self.processes).append(process)
+        return process
+
+    async def end(self) -> None:
+        """End the processes of the turn, as the agent does when the turn has ended."""
+        for process in self.processes:
+            await process.close()
+
+    async def end_session(self) -> None:
+        """End the processes of the session, too."""
+        await self.end()
+        for process in self.session_processes:
+            await process.close()

@@ -1,0 +1,103 @@
+"""What a provider sends becomes a plain value, whatever it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genagent_backends.foreign import (
+    FOREIGN_DEPTH,
+    TOO_DEEP,
+    counters,
+    items_at,
+    json_object,
+    json_value,
+    number_at,
+    plain,
+    text_at,
+)
+from genagent_protocol.plain import FrozenDict, freeze
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda children: st.lists(children) | st.dictionaries(st.text(), children),
+    max_leaves=20,
+)
+
+
+@given(value=JSON)
+def test_any_json_becomes_a_plain_value(value: object) -> None:
+    """One odd number in a tool result must not cost the turn."""
+    read = json_value(json.dumps(value))
+
+    assert not isinstance(read, ValueError)
+    assert repr(freeze(read)) == repr(read)
+
+
+@given(data=st.binary(max_size=50) | st.text(max_size=50))
+def test_anything_else_is_an_error_and_never_an_exception(data: bytes | str) -> None:
+    """Noise on standard output is skipped, whatever bytes it is made of."""
+    read = json_value(data)
+
+    assert isinstance(read, ValueError) or freeze(read) is not NotImplemented
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (2**64, str(2**64)),
+        (-(2**63) - 1, str(-(2**63) - 1)),
+        ("\ud800x", "?x"),
+        ({"\udfff": 1}, FrozenDict({"?": 1})),
+        ([1, [2]], (1, (2,))),
+    ],
+)
+def test_what_cannot_be_carried_is_replaced(sent: object, kept: object) -> None:
+    """The rest of the value is worth more than the odd part of it."""
+    assert plain(sent) == kept
+
+
+def test_what_is_nested_too_deeply_is_cut_and_says_so() -> None:
+    """An event has to fit the depth that the wire allows, its own levels included."""
+    deep: object = "bottom"
+    for _ in range(FOREIGN_DEPTH + 5):
+        deep = [deep]
+
+    kept = plain(deep)
+
+    freeze({"raw": {"item": kept}})
+    while isinstance(kept, tuple):
+        (kept,) = kept
+    assert kept == TOO_DEEP
+
+
+@pytest.mark.parametrize("bomb", [b"[" * 100_000, b"1" * 5_000, b'{"a":' * 100_000])
+def test_a_bomb_is_noise(bomb: bytes) -> None:
+    """Neither a deep nest nor an endless number may end the reader."""
+    assert json_object(bomb) is None
+
+
+def test_looking_inside_never_fails() -> None:
+    """A provider may change the shape of anything in any version."""
+    value = freeze({"a": {"b": "c", "n": 3, "t": True, "l": [{"x": 1}, 2]}})
+
+    assert text_at(value, "a", "b") == "c"
+    assert text_at(value, "a", "b", "c") is None
+    assert number_at(value, "a", "n") == 3
+    assert number_at(value, "a", "t") is None
+    assert items_at(value, "a", "l") == (FrozenDict({"x": 1}),)
+    assert items_at(value, "a", "b") == ()
+
+
+def test_counters_that_are_no_counters_are_dropped() -> None:
+    """A missing, negative or fractional count would corrupt every sum it enters."""
+    usage = freeze({"in": 3, "out": -1, "cached": 1.5, "total": True, "none": None, "zero": 0})
+
+    assert counters(usage, ("in", "out", "cached", "total", "none", "zero", "absent")) == {
+        "in": 3,
+        "zero": 0,
+    }
+    assert counters(usage, {"in": "input_tokens"}) == {"input_tokens": 3}
