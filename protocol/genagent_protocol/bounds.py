@@ -15,6 +15,10 @@ from genagent_protocol.plain import encoded_size
 from genagent_protocol.reasons import Overloaded
 
 __all__ = [
+    "LARGEST_OUTCOME_BYTES",
+    "MAX_EVENTS",
+    "MAX_EVENT_BYTES",
+    "MAX_FRAME_BYTES",
     "Bound",
     "Limits",
     "Usage",
@@ -22,6 +26,16 @@ __all__ = [
     "encoded_size",
     "release",
 ]
+
+#: The most one message between processes may hold, its envelope included.
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+#: The largest encoded outcome that still fits into a message with its envelope.
+LARGEST_OUTCOME_BYTES = MAX_FRAME_BYTES - 64 * 1024
+#: The most bytes of events that one turn may be allowed to keep: a response repeats
+#: their text up to twice, and has to fit into one message.
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+#: The most events that one turn may be allowed to keep: the longest list of a message.
+MAX_EVENTS = 131_072
 
 Queue = Literal["prompts", "notifications", "self_chain"]
 
@@ -80,8 +94,8 @@ def _overloaded(
 class Limits:
     """Every limit of one agent, with the defaults of the product.
 
-    `None` for `watchdog_ms` and `shutdown_ms` means no limit. `validated` is how
-    limits from outside become this value.
+    `None` for `watchdog_ms` and `shutdown_ms` means no limit. `limits.split_options`
+    is how limits from outside become this value.
     """
 
     watchdog_ms: int | None = 600_000

@@ -20,6 +20,7 @@ Code = Literal[
     "draining",
     "not_alive",
     "unknown_request",
+    "duplicate_ref",
     "inbox_full",
     "shutting_down",
     "not_allowed",
@@ -38,11 +39,13 @@ Code = Literal[
     "unsupported_checkpoint",
     "invalid_session_id",
     "conflicting_session_id",
+    "checkpoint_failed",
     "state_not_copyable",
     # A control call was answered so.
     "busy",
     "unsupported",
     "invalid_reset_result",
+    "not_current",
 ]
 
 
@@ -274,6 +277,13 @@ class StartError:
 NOT_FOUND = Reason("not_found")
 HALTED = Reason("halted")
 DRAINING = Reason("draining")
+SHUTTING_DOWN = Reason("shutting_down")
+DUPLICATE_REF = Reason("duplicate_ref")
+NOT_CURRENT = Reason("not_current")
+UNSUPPORTED_CHECKPOINT = Reason("unsupported_checkpoint")
+INVALID_SESSION_ID = Reason("invalid_session_id")
+CONFLICTING_SESSION_ID = Reason("conflicting_session_id")
+CHECKPOINT_FAILED = Reason("checkpoint_failed")
 UNKNOWN = Reason("unknown")
 TIMEOUT = Reason("timeout")
 INTERRUPTED = Reason("interrupted")

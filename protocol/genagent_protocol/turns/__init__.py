@@ -21,3 +21,8 @@ What a shell owes the machine:
 
 `InvalidTransition` means that one of these was broken; the agent is as it was.
 """
+
+from genagent_protocol.turns.rules import advance, begin
+from genagent_protocol.turns.state import Advance, Agent, Offers
+
+__all__ = ["Advance", "Agent", "Offers", "advance", "begin"]

@@ -279,13 +279,8 @@ class CallbackCrashed:
     error: str
 
 
-FromCaller: TypeAlias = (
-    PromptSubmitted
-    | TellReceived
-    | AskReceived
-    | NotificationReceived
-    | MessageReceived
-    | PollRequested
+Steering: TypeAlias = (
+    PollRequested
     | CancelRequested
     | InterruptReceived
     | InterruptRequested
@@ -295,6 +290,9 @@ FromCaller: TypeAlias = (
     | ResetRequested
     | SnapshotRequested
     | StatusRequested
+)
+FromCaller: TypeAlias = (
+    PromptSubmitted | TellReceived | AskReceived | NotificationReceived | MessageReceived | Steering
 )
 FromAbove: TypeAlias = StopRequested | CallerDown | TurnsRefused | TurnsAllowed
 FromTurn: TypeAlias = (

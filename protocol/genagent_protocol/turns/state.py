@@ -8,8 +8,9 @@ user's state and the backend's session are not in it: the shell keeps them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from genagent_protocol.bounds import Bound, Limits, Queue, Usage, admit, release
 from genagent_protocol.events import Completed, Outcome
@@ -63,12 +64,16 @@ class Waiting(Generic[Item]):
 
     def take(self) -> tuple[Item, Waiting[Item]]:
         """Return the head and the queue without it, its room given back."""
-        return self.items[0], self.without(0)
+        head = self.items[0]
+        return head, Waiting(self.items[1:], release(self.usage, head.size_bytes))
 
-    def without(self, index: int) -> Waiting[Item]:
-        """Return the queue without the item at *index*, its room given back."""
-        usage = release(self.usage, self.items[index].size_bytes)
-        return Waiting((*self.items[:index], *self.items[index + 1 :]), usage)
+    def without(self, gone: Sequence[Item]) -> Waiting[Item]:
+        """Return the queue without the items *gone*, their room given back."""
+        usage = self.usage
+        for item in gone:
+            usage = release(usage, item.size_bytes)
+        identities = set(map(id, gone))
+        return Waiting(tuple(item for item in self.items if id(item) not in identities), usage)
 
 
 # The turn in flight
@@ -299,8 +304,7 @@ class Agent:
         return self.step.turn if isinstance(self.step, (Running, Stopping)) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(NamedTuple):
     """What an input made of an agent: the next value, and what is to be done."""
 
     agent: Agent
