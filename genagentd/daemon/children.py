@@ -255,6 +255,7 @@ class Orphans:
         self._dying: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
+        self._settled = asyncio.Event()
         self.ended = 0
 
     def sweep_soon(self) -> None:
@@ -269,6 +270,8 @@ class Orphans:
         for pid in kernel.children(os.getpid()):
             if pid not in self._dying and not self._spared(pid):
                 self._end(pid)
+        if not self._dying:
+            self._settled.set()
 
     def _end(self, pid: int) -> None:
         pidfd = kernel.open_pidfd(pid)
@@ -290,10 +293,11 @@ class Orphans:
             os.close(pidfd)
         self.sweep_soon()
 
-    @property
-    def left(self) -> bool:
-        """Whether something killed has not been reaped yet."""
-        return bool(self._dying)
+    async def settled(self) -> None:
+        """Sweep until nothing is left, and everything killed is reaped."""
+        self._settled.clear()
+        self.sweep_soon()
+        await self._settled.wait()
 
 
 def enlarge(fd: int, size_bytes: int) -> None:

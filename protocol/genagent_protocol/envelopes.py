@@ -121,6 +121,14 @@ class VersionRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutOff:
+    """Daemon → client: you did not read, so what waited is gone and this connection is over."""
+
+    waiting_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Credit:
     """Receiver → sender of one connection: how much I have taken in so far, in total."""
 
@@ -260,9 +268,14 @@ class StartRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exiting:
-    """Agent → daemon, last of all: why I exit. Believed only with the reserved exit status."""
+    """Agent → daemon, last of all: why I exit. Believed only with the reserved exit status.
+
+    `unresolved` are the accepted requests that got no completion; they are
+    accounted for in the daemon's log and nowhere else.
+    """
 
     reason: ExitReason
+    unresolved: tuple[RequestRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,9 +450,13 @@ class AgentHello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAsked:
-    """Daemon → agent: exit in an orderly way, for this reason."""
+    """Daemon → agent: exit in an orderly way, for this reason.
+
+    With `drain` refuse new work and finish the active turn first.
+    """
 
     reason: ExitReason
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -609,6 +626,7 @@ ToClient = (
     | Pong
     | CoreState
     | Stopping
+    | CutOff
     | Credit
     | Reply
     | Admission

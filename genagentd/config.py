@@ -1,0 +1,134 @@
+"""The daemon's configuration: strict TOML, then the environment, then flags.
+
+A key that is not known is an error that names the nearest one that is. Secrets never
+stand here: agents name an environment variable or a file instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from genagent_protocol.errors import GenAgentError
+
+#: What an agent's environment is made of, unless a start adds to it.
+ENVIRONMENT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
+ENVIRONMENT_PREFIXES = ("LC_", "SSL_CERT_")
+#: Ours and the service manager's; an agent never gets them.
+STRIPPED_PREFIXES = ("GENAGENT_", "WATCHDOG_", "LISTEN_")
+STRIPPED = ("NOTIFY_SOCKET",)
+
+
+class BadConfiguration(GenAgentError):
+    """The configuration cannot be used; the message says which key, where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How one daemon runs.
+
+    `grace_ms` is how long agents may finish their turns at shutdown;
+    `start_method` how agents are started (`spawn` needs no helper and is slower);
+    `pass_env` which more variables agents get from the daemon's environment.
+    """
+
+    grace_ms: int = 10_000
+    start_method: Literal["forkserver", "spawn"] = "forkserver"
+    log_format: Literal["auto", "console", "json"] = "auto"
+    pass_env: tuple[str, ...] = ()
+
+
+def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Config:
+    """Return the configuration of this user: defaults, then the file, then the environment.
+
+    Raises:
+        BadConfiguration: the file or a variable cannot be used.
+    """
+    chosen = path or _default_path(environ)
+    values: dict[str, Any] = {}
+    if chosen.exists():
+        values |= _read(chosen)
+    elif path is not None:
+        raise BadConfiguration(f"there is no configuration at {path}")
+    values |= _from_environ(environ)
+    return Config(**values)
+
+
+def _default_path(environ: Mapping[str, str]) -> Path:
+    named = environ.get("GENAGENT_CONFIG")
+    if named:
+        return Path(named)
+    base = environ.get("XDG_CONFIG_HOME")
+    home = Path(base) if base else Path(environ.get("HOME") or Path.home()) / ".config"
+    return home / "genagentd/config.toml"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadConfiguration(f"{path} cannot be read: {error}") from None
+    return {key: _checked(key, value, str(path)) for key, value in found.items()}
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for key in _kinds():
+        variable = f"GENAGENT_{key.upper()}"
+        if variable in environ:
+            text = environ[variable]
+            raw: Any = int(text) if text.isdigit() else text
+            values[key] = _checked(key, raw.split(",") if key == "pass_env" else raw, variable)
+    return values
+
+
+def _kinds() -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(Config)}
+
+
+_ALLOWED = {
+    "start_method": ("forkserver", "spawn"),
+    "log_format": ("auto", "console", "json"),
+}
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    """Return *value* as the field wants it, or say what is wrong with it and where."""
+    if key not in _kinds():
+        near = difflib.get_close_matches(key, _kinds(), 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_kinds())}"
+        raise BadConfiguration(f"{where}: unknown key {key!r}{hint}")
+    if key in _ALLOWED:
+        if value not in _ALLOWED[key]:
+            raise BadConfiguration(f"{where}: {key} is one of {', '.join(_ALLOWED[key])}")
+    elif key == "pass_env":
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise BadConfiguration(f"{where}: {key} is a list of variable names")
+        return tuple(value)
+    elif type(value) is not int or value < 0:
+        raise BadConfiguration(f"{where}: {key} is a number of milliseconds, not {value!r}")
+    return value
+
+
+def agent_environment(
+    config: Config, added: Mapping[str, str], environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Return exactly the environment an agent gets: the allow-list, `pass_env`, then *added*."""
+    names = {*ENVIRONMENT, *config.pass_env}
+    found = {
+        name: value
+        for name, value in environ.items()
+        if name in names or name.startswith(ENVIRONMENT_PREFIXES)
+    }
+    found |= added
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in STRIPPED and not name.startswith(STRIPPED_PREFIXES)
+    }

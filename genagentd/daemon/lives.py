@@ -1,0 +1,286 @@
+"""One life of one agent as the daemon holds it: process, pipe, log, channel.
+
+A `Life` reports what happens to it as facts for the supervision machine, each at
+most once and in the order the machine is promised: born or not, said, exited,
+drained. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+
+from genagent_protocol.envelopes import AgentHello, StartAgent
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import StartError
+from genagent_protocol.refs import Incarnation
+from genagent_protocol.supervision import inputs
+from genagentd import kernel
+from genagentd.channels import Connection
+from genagentd.config import Config, agent_environment
+from genagentd.daemon.birth import Descriptor, Newborn
+from genagentd.daemon.children import BirthPipe, Starter, Watched
+from genagentd.daemon.logs import Log
+from genagentd.daemon.report import warn
+from genagentd.daemon.switchboard import Port, Switchboard
+from genagentd.paths import Places
+
+#: Descriptors one agent takes in the daemon, and what is kept free for everything else.
+DESCRIPTORS_PER_AGENT = 10
+DESCRIPTORS_RESERVED = 40
+
+
+def now_ms() -> int:
+    """Return the monotonic moment in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all lives of one daemon share."""
+
+    places: Places
+    config: Config
+    starter: Starter
+    switchboard: Switchboard
+    feed: Callable[[inputs.Input], None]
+
+
+class Life:
+    """One incarnation, from its launch to its disposal."""
+
+    def __init__(self, incarnation: Incarnation, start: StartAgent, around: Surroundings) -> None:
+        self.incarnation = incarnation
+        self.start = start
+        self.began_ms = now_ms()
+        self.log_path: Path | None = None
+        #: When the oldest unanswered ping was sent; None when all were answered.
+        self.pinged_ms: int | None = None
+        self.unresponsive = False
+        self._around = around
+        self._log: Log | None = None
+        self._pipe: BirthPipe | None = None
+        self._watched: Watched | None = None
+        self._port: Port | None = None
+        self._drained = False
+        self._disposed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, from its announcement on."""
+        return None if self._watched is None else self._watched.pid
+
+    @property
+    def port(self) -> Port | None:
+        """Its channel, once it is connected."""
+        return self._port
+
+    # --- being born
+
+    async def launch(self) -> None:
+        """Have it born; failing that, say so."""
+        try:
+            newborn = self._prepare()
+            await self._around.starter.launch(newborn)
+        except Refusal as refusal:
+            self._not_born(refusal.error)
+            return
+        except OSError as error:
+            self._not_born(_exhausted(f"no process could be started: {error}"))
+            return
+        finally:
+            self._hand_over()
+        self._pipe_heard()
+
+    def _hand_over(self) -> None:
+        if self._log is not None:
+            self._log.handed_over()
+        if self._pipe is not None:
+            self._pipe.sent()
+
+    def _prepare(self) -> Newborn:
+        cwd = self.start.cwd or "/"
+        if not os.path.isabs(cwd) or not os.path.isdir(cwd):
+            raise Refusal(
+                StartError(
+                    kind="bad_directory",
+                    message=f"the working directory {cwd} does not exist or is not absolute",
+                )
+            )
+        _check_descriptors()
+        places = self._around.places
+        self._log = Log(places.agent_log(self.start.name, self.incarnation))
+        self.log_path = self._log.path
+        self._pipe = BirthPipe(self._announced, self._bound, self._pipe_ended)
+        return Newborn(
+            daemon=os.getpid(),
+            socket=places.agent_socket(self.incarnation),
+            cwd=cwd,
+            environ=agent_environment(self._around.config, _text_environment(self.start.env)),
+            pipe=Descriptor(self._pipe.write_fd),
+            log=Descriptor(self._log.write_fd),
+        )
+
+    def _pipe_heard(self) -> None:
+        if self._pipe is not None:
+            self._pipe.read()
+
+    def hear_announcement(self) -> None:
+        """Take what the newborn's pipe says already, before anyone judges who is an orphan."""
+        self._pipe_heard()
+
+    def _announced(self, pid: int) -> None:
+        try:
+            self._watched = Watched(pid, self._exited)
+        except ProcessLookupError:
+            return  # It died and was reaped as nobody's; the end of the pipe says the rest.
+        self._around.feed(
+            inputs.ProcessBorn(
+                incarnation=self.incarnation,
+                pid=pid,
+                started_ticks=self._watched.started_ticks,
+            )
+        )
+
+    def _pipe_ended(self) -> None:
+        if self._watched is None:
+            self._not_born(
+                StartError(kind="exited", message="the process ended before it was announced")
+            )
+
+    def _not_born(self, error: StartError) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+        self._around.feed(
+            inputs.LaunchFailed(incarnation=self.incarnation, error=error, now_ms=now_ms())
+        )
+
+    # --- its channel
+
+    def _bound(self, cold: bool) -> None:
+        if cold:
+            warn("helper.cold", agent=self.start.name, incarnation=self.incarnation.text)
+        if self._watched is None:
+            return
+        path = self._around.places.agent_socket(self.incarnation)
+        listener = _listener_pid(path)
+        if listener != self._watched.pid:
+            self._around.feed(
+                inputs.ChannelFailed(
+                    self.incarnation,
+                    _exhausted(f"{path} is held by process {listener}, not by the agent"),
+                )
+            )
+            return
+        self._connect(path, self._watched.pid)
+
+    def _connect(self, path: str, pid: int) -> None:
+        port = Port(self.incarnation, self.start.name, pid)
+        board = self._around.switchboard
+        port.connection = Connection(
+            path,
+            lambda message: board.hear_agent(port, message),
+            self._open,
+            self._channel_ended,
+        )
+        self._port = port
+
+    def _open(self) -> None:
+        assert self._port is not None
+        self._around.switchboard.open_port(self._port)
+        hello = AgentHello(
+            incarnation=self.incarnation, place=self._around.places.place, start=self.start
+        )
+        self._around.switchboard.say(self._port, hello)
+
+    def _channel_ended(self) -> None:
+        self.drained(held=False)
+
+    def drained(self, *, held: bool) -> None:
+        """Everything it said has been read."""
+        if not self._drained:
+            self._drained = True
+            self._around.feed(inputs.ChannelDrained(incarnation=self.incarnation, held=held))
+
+    def drain_now(self) -> None:
+        """Read its channel until nothing is there, and count that as its end."""
+        if self._port is not None and self._port.connection is not None:
+            self._port.connection.read_to_end()
+        self.drained(held=True)
+
+    # --- its end
+
+    def _exited(self, number: int, signalled: bool) -> None:
+        status = inputs.Signalled(number) if signalled else inputs.Exited(number)
+        self._around.feed(
+            inputs.ProcessExited(incarnation=self.incarnation, status=status, now_ms=now_ms())
+        )
+        if self._port is None or self._port.connection is None:
+            self.drained(held=False)
+
+    def kill(self) -> None:
+        """SIGKILL exactly this process."""
+        if self._watched is not None:
+            self._watched.signal(SIGKILL)
+
+    def dispose(self) -> None:
+        """Close and forget everything of it."""
+        if self._disposed:
+            return
+        self._disposed = True
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._port is not None:
+            self._around.switchboard.close_port(self._port)
+        if self._log is not None:
+            self._log.close()
+        path = self._around.places.agent_socket(self.incarnation)
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
+class Refusal(Exception):
+    """A start that ends before there is a process."""
+
+    def __init__(self, error: StartError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+def _check_descriptors() -> None:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = kernel.open_descriptors()
+    if used + DESCRIPTORS_PER_AGENT + DESCRIPTORS_RESERVED > limit:
+        raise Refusal(
+            _exhausted(
+                f"{used} of {limit} descriptors are in use and an agent takes "
+                f"{DESCRIPTORS_PER_AGENT}: stop agents, or raise the limit (LimitNOFILE, ulimit -n)"
+            )
+        )
+
+
+def _exhausted(message: str) -> StartError:
+    return StartError(kind="resource_exhausted", message=message)
+
+
+def _text_environment(env: FrozenDict) -> dict[str, str]:
+    return {name: str(value) for name, value in env.items()}
+
+
+def _listener_pid(path: str) -> int | None:
+    """Return the pid of the process that listens at *path*, by the kernel's word."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+        try:
+            asked.connect(path)
+            raw = asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        except OSError:
+            return None
+    pid: int = struct.unpack("3i", raw)[0]
+    return pid

@@ -1,0 +1,188 @@
+"""The daemon's driver loop: facts into the supervision machine, its orders out.
+
+It decides nothing about agents. Facts come from lives (processes and channels) and
+from requests; what the machine orders is performed in its order, one input at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from genagent_protocol import answers, codec, envelopes
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.refs import BootId, Incarnation
+from genagent_protocol.supervision import effects, inputs
+from genagent_protocol.supervision.rules import advance
+from genagent_protocol.supervision.table import Table, child_of, empty
+from genagentd import deadlines
+from genagentd.config import Config
+from genagentd.daemon.children import Orphans, Starter
+from genagentd.daemon.lives import Life, Surroundings
+from genagentd.daemon.report import report
+from genagentd.daemon.switchboard import Sender, Switchboard
+from genagentd.paths import Places
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who waits for the answer to one request, and under which number."""
+
+    sender: Sender
+    call: int
+
+
+class Shell:
+    """The supervision of one daemon, inside a running loop."""
+
+    def __init__(
+        self, boot: BootId, places: Places, config: Config, switchboard: Switchboard
+    ) -> None:
+        self.table: Table = empty(boot, places.place)
+        self.lives: dict[Incarnation, Life] = {}
+        #: Set when a shutdown is complete: no agent is left.
+        self.finished = asyncio.Event()
+        #: Called after every change.
+        self.on_change: Callable[[], None] = lambda: None
+        self._board = switchboard
+        self._pending: deque[inputs.Input] = deque()
+        self._advancing = False
+        #: Lives whose starter waits, so that a failed start can name its log.
+        self._starting: dict[Caller, Life] = {}
+        self._launches: set[asyncio.Task[None]] = set()
+        self._deadlines = deadlines.Deadlines(self._deadline_passed)
+        self._starter = Starter(config.start_method, places.helper)
+        self._orphans = Orphans(self._spared)
+        self._around = Surroundings(places, config, self._starter, self._board, self.feed)
+
+    async def warm(self) -> None:
+        """Start the helper, so that the first agent does not wait for it."""
+        await self._starter.warm()
+
+    def feed(self, fact: inputs.Input) -> None:
+        """Let the machine know *fact* and perform what follows; facts during that wait."""
+        self._pending.append(fact)
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._pending:
+                step = advance(self.table, self._pending.popleft())
+                self.table = step.table
+                for effect in step.effects:
+                    self._perform(effect)
+        finally:
+            self._advancing = False
+        self.on_change()
+
+    def _perform(self, effect: effects.Effect) -> None:
+        match effect:
+            case effects.Answer():
+                self._answer(effect)
+            case effects.SendDown():
+                self._send_down(effect)
+            case effects.Launch():
+                self._launch(effect)
+            case effects.AskToStop():
+                self._tell(
+                    effect.incarnation,
+                    envelopes.StopAsked(reason=effect.reason, drain=effect.drain),
+                )
+            case effects.RefuseTurns():
+                self._tell(effect.incarnation, envelopes.RefuseTurns())
+            case effects.Kill():
+                self.lives[effect.incarnation].kill()
+            case effects.Sweep():
+                self._orphans.sweep()
+            case effects.DrainNow():
+                self.lives[effect.incarnation].drain_now()
+            case effects.Dispose():
+                self._dispose(effect.incarnation)
+            case effects.ArmDeadline():
+                self._deadlines.arm(effect.timer, effect.after_ms)
+            case effects.DisarmDeadline():
+                self._deadlines.disarm(effect.timer)
+            case effects.Emit():
+                self.emit(effect.event, effect.metadata)
+            case effects.Finished():
+                self.finished.set()
+            case _:
+                assert_never(effect)
+
+    def _deadline_passed(self, timer: inputs.Timer) -> None:
+        self.feed(inputs.DeadlinePassed(timer))
+
+    def _answer(self, order: effects.Answer) -> None:
+        caller = order.call
+        assert isinstance(caller, Caller)
+        answer: Any = order.answer
+        began = self._starting.pop(caller, None)
+        match order.answer:
+            case effects.Done():
+                answer = answers.Ok()
+            case effects.Refused(reason):
+                answer = answers.Refused(reason)
+            case effects.NotStarted(error) if began is not None and began.log_path is not None:
+                named = dataclasses.replace(error, log=str(began.log_path))
+                answer = dataclasses.replace(order.answer, error=named)
+        self._board.say(caller.sender, envelopes.Reply(call=caller.call, answer=answer))
+
+    def _send_down(self, order: effects.SendDown) -> None:
+        receiver = self._board.sender(order.client)
+        if receiver is not None:
+            down = envelopes.Down(monitor=order.monitor, handle=order.handle, reason=order.reason)
+            self._board.say(receiver, down)
+
+    def _launch(self, order: effects.Launch) -> None:
+        start: Any = order.terms.spec
+        life = Life(order.incarnation, start, self._around)
+        self.lives[order.incarnation] = life
+        child = child_of(self.table, order.incarnation)
+        if child is not None and isinstance(child.starter, Caller):
+            self._starting[child.starter] = life
+        task = asyncio.get_running_loop().create_task(life.launch())
+        self._launches.add(task)
+        task.add_done_callback(self._launches.discard)
+
+    def _tell(self, incarnation: Incarnation, envelope: object) -> None:
+        port = self.lives[incarnation].port
+        if port is not None:
+            self._board.say(port, envelope)
+
+    def _dispose(self, incarnation: Incarnation) -> None:
+        life = self.lives.pop(incarnation)
+        life.dispose()
+        self.feed(inputs.ClientGone(-incarnation.number))
+
+    def _spared(self, pid: int) -> bool:
+        """Whether *pid*, a child of ours, is no orphan: the helper, or an announced agent."""
+        if self._starter.owns(pid):
+            return True
+        for life in list(self.lives.values()):
+            if life.pid is None:
+                life.hear_announcement()
+            if life.pid == pid:
+                return True
+        return False
+
+    def sweep(self) -> None:
+        """Some child of ours ended; end and reap those that are nobody's."""
+        self._orphans.sweep_soon()
+
+    def emit(self, event: str, metadata: FrozenDict) -> None:
+        """Write one line about it and tell whoever watches telemetry."""
+        report(event, **metadata)
+        if self._board.telemetry_watched:
+            agent = metadata.get("agent")
+            record = envelopes.Telemetry(event=event, agent=agent, metadata=metadata)
+            self._board.broadcast_telemetry(codec.encode(record))
+
+    async def close(self) -> None:
+        """End the helper and reap what is left; call it when `finished` is set."""
+        self._deadlines.disarm_all()
+        await asyncio.get_running_loop().run_in_executor(None, self._starter.close)
+        await self._orphans.settled()

@@ -1,0 +1,350 @@
+"""The switchboard: every message between clients and agents passes here, unread.
+
+It reads headers, stamps who sent a message, and hands it on in order: what one
+agent says to one client arrives as it was said, and the DOWN that the supervision
+sends through the same queue comes behind it. Bodies are opened only when they are
+for the daemon itself, and that happens elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from genagent_protocol import codec, schema
+from genagent_protocol.answers import Refused
+from genagent_protocol.envelopes import (
+    CallerDown,
+    Credit,
+    CutOff,
+    Gap,
+    Reply,
+    TelemetryLost,
+    Undeliverable,
+)
+from genagent_protocol.errors import RemoteWireError
+from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
+from genagent_protocol.plain import Plain
+from genagent_protocol.reasons import Reason
+from genagent_protocol.refs import (
+    BootId,
+    Incarnation,
+    MailboxAddress,
+    MalformedIdentity,
+    RequestRef,
+)
+from genagentd.channels import Connection, Listener, Message
+from genagentd.outbox import Capacity, Intake, Missing, Outbox, Parcel
+
+MIB = 1024 * 1024
+#: What may wait for a client that does not read, and for an agent that is busy (D4, D5).
+CLIENT_CAPACITY = Capacity(max_messages=1_000_000, max_bytes=64 * MIB, max_droppable_bytes=16 * MIB)
+AGENT_CAPACITY = Capacity(max_messages=10_000, max_bytes=64 * MIB, max_droppable_bytes=16 * MIB)
+
+#: What an agent may say to others; anything else from it is abuse.
+AGENT_SAYS = frozenset(
+    {"admission", "event_message", "completion", "reply", "batch", "gap", "submit", "notify"}
+    | {"call", "interrupt", "resume", "halt"}
+)
+CLIENT_SAYS = frozenset({"submit", "notify", "call", "interrupt", "resume", "halt"})
+
+
+@dataclass(eq=False, slots=True)
+class Client:
+    """One connection of one client; its number is never given to another."""
+
+    number: int
+    address: MailboxAddress
+    route: bytes
+    fd: int
+    pid: int
+    outbox: Outbox = field(default_factory=lambda: Outbox(CLIENT_CAPACITY))
+    intake: Intake = field(default_factory=Intake)
+    welcome: bool = False
+    cut_off: bool = False
+    watches_telemetry: bool = False
+    #: Telemetry records sent to it so far, which is how lost ones are counted.
+    records: int = 0
+    #: Agents that were called from here and may hold asks of it.
+    called: set[str] = field(default_factory=set)
+
+    @property
+    def text(self) -> str:
+        """Its route."""
+        return self.address.text
+
+
+@dataclass(eq=False, slots=True)
+class Port:
+    """The daemon's end of the channel to one life of one agent."""
+
+    incarnation: Incarnation
+    name: Plain
+    pid: int
+    connection: Connection | None = None
+    outbox: Outbox = field(default_factory=lambda: Outbox(AGENT_CAPACITY))
+    intake: Intake = field(default_factory=Intake)
+    called: set[str] = field(default_factory=set)
+
+    @property
+    def number(self) -> int:
+        """Its number among those who ask things of the daemon: agents have negative ones."""
+        return -self.incarnation.number
+
+    @property
+    def text(self) -> str:
+        """Its route."""
+        return self.incarnation.text
+
+
+Sender = Client | Port
+
+
+class Switchboard:
+    """All connections of one daemon."""
+
+    def __init__(
+        self,
+        boot: BootId,
+        path: str,
+        *,
+        on_control: Callable[[Sender, bytes], None],
+        on_client_gone: Callable[[Client], None],
+        on_abuse: Callable[[Port, str], None],
+    ) -> None:
+        self._boot = boot
+        self._on_control = on_control
+        self._on_client_gone = on_client_gone
+        self._on_abuse = on_abuse
+        self._numbers = 0
+        self._clients: dict[str, Client] = {}
+        self._by_route: dict[bytes, Client] = {}
+        self._by_fd: dict[int, Client] = {}
+        #: News of descriptors that were taken over before the news came.
+        self._expected_gone: dict[int, int] = {}
+        self._ports: dict[str, Port] = {}
+        self.bad_frames = 0
+        self._listener = Listener(path, self._hear_client, self._client_gone)
+
+    @property
+    def clients(self) -> int:
+        """How many clients are connected and welcome."""
+        return sum(client.welcome for client in self._clients.values())
+
+    @property
+    def foreign_frames(self) -> int:
+        """Frames that were no message, headers that were none, and frames of strangers."""
+        return self.bad_frames + self._listener.bad_frames
+
+    def close(self) -> None:
+        """Close the listener; what was said to clients has two seconds to leave."""
+        self._listener.close(linger_ms=2_000)
+
+    # --- from clients
+
+    def _hear_client(self, message: Message) -> None:
+        if message.peer.uid not in (os.getuid(), 0):
+            self.bad_frames += 1
+            return
+        client = self._by_route.get(message.route) or self._new_client(message)
+        if client.cut_off:
+            return
+        try:
+            header = decode_header(message.header)
+        except RemoteWireError:
+            self.bad_frames += 1
+            return
+        self._credit(client, message.body)
+        if header.to == DAEMON:
+            self._on_control(client, message.body)
+        elif client.welcome and header.kind in CLIENT_SAYS:
+            self._to_port(client, header, message.body)
+        else:
+            self.bad_frames += 1
+
+    def _new_client(self, message: Message) -> Client:
+        before = self._by_fd.get(message.fd)
+        if before is not None:
+            # The kernel gave a dead client's descriptor to this one before its end was told.
+            self._expected_gone[message.fd] = self._expected_gone.get(message.fd, 0) + 1
+            self._forget(before)
+        self._numbers += 1
+        address = MailboxAddress(self._boot, self._numbers)
+        client = Client(self._numbers, address, message.route, message.fd, message.peer.pid)
+        self._clients[client.text] = client
+        self._by_route[message.route] = client
+        self._by_fd[message.fd] = client
+        return client
+
+    def _client_gone(self, fd: int) -> None:
+        expected = self._expected_gone.pop(fd, 0)
+        if expected > 1:
+            self._expected_gone[fd] = expected - 1
+        client = None if expected else self._by_fd.get(fd)
+        if client is not None:
+            self._forget(client)
+
+    def _forget(self, client: Client) -> None:
+        del self._clients[client.text]
+        del self._by_route[client.route]
+        if self._by_fd.get(client.fd) is client:
+            del self._by_fd[client.fd]
+        self._tell_called(client, client.address)
+        self._on_client_gone(client)
+
+    def _tell_called(self, gone: Sender, address: MailboxAddress | Incarnation) -> None:
+        for text in gone.called:
+            port = self._ports.get(text)
+            if port is not None:
+                self.say(port, CallerDown(caller=address))
+
+    # --- from agents
+
+    def open_port(self, port: Port) -> None:
+        """Route messages for that incarnation to *port* from now on."""
+        self._ports[port.text] = port
+
+    def close_port(self, port: Port) -> None:
+        """The incarnation is gone: nothing is routed to it or taken from it any more."""
+        if self._ports.pop(port.text, None) is None:
+            return
+        self._tell_called(port, port.incarnation)
+        if port.connection is not None:
+            port.connection.close()
+
+    def port(self, incarnation: Incarnation) -> Port | None:
+        """Return the port of that incarnation, while it has one."""
+        return self._ports.get(incarnation.text)
+
+    def hear_agent(self, port: Port, message: Message) -> None:
+        """Take one message of the agent behind *port*."""
+        if message.peer.pid != port.pid:
+            self.bad_frames += 1
+            return
+        try:
+            header = decode_header(message.header)
+        except RemoteWireError as error:
+            self.bad_frames += 1
+            self._on_abuse(port, str(error))
+            return
+        self._credit(port, message.body)
+        if header.to == DAEMON:
+            self._on_control(port, message.body)
+        elif header.kind not in AGENT_SAYS:
+            self._on_abuse(port, f"an agent does not say {header.kind}")
+        elif "/" in header.to:
+            self._to_mailbox(port, header, message.body)
+        else:
+            self._to_port(port, header, message.body)
+
+    def sender(self, number: int) -> Sender | None:
+        """Return the client, or with a negative number the agent, while it is connected."""
+        if number < 0:
+            return self._ports.get(Incarnation(self._boot, -number).text)
+        return self._clients.get(MailboxAddress(self._boot, number).text)
+
+    # --- handing on
+
+    def _to_mailbox(self, sender: Port, header: Header, body: bytes) -> None:
+        client = self._clients.get(header.to.partition(".")[0])
+        if client is not None:  # Otherwise the recipient is gone and loses it.
+            self._post(client, Parcel(header._replace(sender=sender.text), body))
+
+    def _to_port(self, sender: Sender, header: Header, body: bytes) -> None:
+        port = self._ports.get(header.to)
+        if port is None:
+            return  # A dead process gets nothing; its monitors tell.
+        if header.kind == "call":
+            sender.called.add(port.text)
+        if not self._post(port, Parcel(header._replace(sender=sender.text), body)):
+            self._undeliverable(sender, port, header)
+
+    def _undeliverable(self, sender: Sender, port: Port, header: Header) -> None:
+        reason = Reason("inbox_full")
+        try:
+            if header.kind == "submit" and header.ref is not None:
+                ref = RequestRef.parse(header.ref)
+                self.say(sender, Undeliverable(agent=port.name, ref=ref, reason=reason))
+            elif header.kind == "call" and header.ref is not None:
+                self.say(sender, Reply(call=int(header.ref), answer=Refused(reason)))
+        except (MalformedIdentity, ValueError):
+            self.bad_frames += 1
+
+    def say(self, to: Sender, envelope: object) -> None:
+        """Send an envelope of the daemon's own, behind everything already handed on."""
+        body = codec.encode(envelope)
+        header = Header(schema.tag_of(type(envelope)), to.text, DAEMON, size=len(body))
+        self._post(to, Parcel(header, body))
+
+    def broadcast_telemetry(self, body: bytes) -> None:
+        """Hand one telemetry record to every client that watches; it may be dropped visibly."""
+        for client in self._clients.values():
+            if client.watches_telemetry:
+                client.records += 1
+                header = Header("telemetry", client.text, DAEMON, "droppable", size=len(body))
+                numbered = header._replace(first=client.records, last=client.records)
+                self._post(client, Parcel(numbered, body))
+
+    @property
+    def telemetry_watched(self) -> bool:
+        """Whether any client watches telemetry."""
+        return any(client.watches_telemetry for client in self._clients.values())
+
+    def ports(self) -> Iterator[Port]:
+        """Yield every open port."""
+        yield from list(self._ports.values())
+
+    def _post(self, to: Sender, parcel: Parcel) -> bool:
+        """Send or queue; False when an agent's inbox is full."""
+        if to.outbox.passes():
+            to.outbox.passed(parcel)
+            self._send(to, parcel)
+            return True
+        if to.outbox.put(parcel):
+            return True
+        if isinstance(to, Client):
+            self._cut_off(to)
+            return True
+        return False
+
+    def _send(self, to: Sender, parcel: Parcel) -> None:
+        header = encode_header(parcel.header)
+        if isinstance(to, Client):
+            self._listener.send(to.route, header, parcel.body)
+        elif to.connection is not None:
+            to.connection.send(header, parcel.body)
+
+    def _cut_off(self, client: Client) -> None:
+        waiting = client.outbox.bytes
+        client.outbox = Outbox(CLIENT_CAPACITY)
+        self.say(client, CutOff(waiting_bytes=waiting, limit_bytes=CLIENT_CAPACITY.max_bytes))
+        client.cut_off = True
+        self._on_client_gone(client)
+
+    # --- credit
+
+    def _credit(self, sender: Sender, body: bytes) -> None:
+        if sender.intake.took(len(body)):
+            sender.intake.told()
+            intake = sender.intake
+            self.say(sender, Credit(messages=intake.messages, bytes=intake.bytes))
+
+    def credited(self, peer: Sender, credit: Credit) -> None:
+        """*peer* took in so much; send what it has room for now."""
+        peer.outbox.credited(credit.bytes)
+        for item in peer.outbox.take():
+            self._send(peer, item if isinstance(item, Parcel) else _gap(item))
+
+
+def _gap(missing: Missing) -> Parcel:
+    """Return what is said in the place of messages that gave way."""
+    header = missing.header
+    said: Gap | TelemetryLost
+    if header.kind == "telemetry":
+        said = TelemetryLost(count=missing.last - missing.first + 1)
+    else:
+        ref = None if header.ref is None else RequestRef.parse(header.ref)
+        said = Gap(ref=ref, first=missing.first, last=missing.last)
+    body = codec.encode(said)
+    return Parcel(Header(schema.tag_of(type(said)), header.to, header.sender, size=len(body)), body)
