@@ -1,0 +1,66 @@
+"""Every order of events around one or two agents, walked to the end, with every law checked.
+
+What is checked lies in the world and the explorer: no DOWN before both facts, one
+for each monitor, every call answered once, no name held by two, nothing left.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.supervision_explorer import explore, opening
+from support.supervision_phases import ONCE, demonitor, monitor, start, stop
+
+from genagent_protocol.supervision.inputs import (
+    ClientGone,
+    GroupCloseRequested,
+    GroupOpenRequested,
+    Input,
+    ShutdownForced,
+    ShutdownRequested,
+)
+
+OPEN = GroupOpenRequested(call="open", client=1)
+CLOSE = GroupCloseRequested(call="close", client=1, group=1)
+GRACEFUL = ShutdownRequested(grace_ms=1)
+DRAINING = ShutdownRequested(grace_ms=1, drains=True)
+IN_GROUP = start("in group", group=1)
+SECOND = start("second", client=2)
+
+
+@pytest.mark.parametrize(
+    ("tickets", "words", "at_least"),
+    [
+        pytest.param((start(), stop()), True, 2_000, id="start and stop, all words"),
+        pytest.param((start(), monitor(), demonitor()), False, 200, id="monitors"),
+        pytest.param((start(), SECOND, stop()), False, 1_000, id="two starters"),
+        pytest.param((start(restart=ONCE), stop()), False, 2_000, id="restart and stop"),
+        pytest.param((start(restart=ONCE), GRACEFUL), False, 2_000, id="restart and shutdown"),
+        pytest.param((OPEN, IN_GROUP, CLOSE, ClientGone(1)), False, 500, id="group"),
+        pytest.param((start(), DRAINING, stop(), ShutdownForced()), False, 1_000, id="shutdown"),
+    ],
+)
+def test_every_law_holds_in_every_order_of_events(
+    tickets: tuple[Input, ...], words: bool, at_least: int
+) -> None:
+    """Deaths, deadlines and requests meet in orders nobody would think of writing down."""
+    closure = explore(opening(*tickets), words=words)
+
+    assert closure.situations >= at_least, "the walk was cut short"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("tickets", "words"),
+    [
+        pytest.param((start(), stop(), monitor(), GRACEFUL), True, id="words and shutdown"),
+        pytest.param((start(restart=ONCE), stop(), monitor(), GRACEFUL), False, id="restart"),
+        pytest.param((OPEN, IN_GROUP, CLOSE, SECOND, stop()), False, id="group and global"),
+        pytest.param(
+            (OPEN, IN_GROUP, CLOSE, start("b", name="b", group=1)), False, id="two in a group"
+        ),
+    ],
+)
+def test_every_law_holds_in_larger_closures(tickets: tuple[Input, ...], words: bool) -> None:
+    """The same, with more that can meet."""
+    assert explore(opening(*tickets), words=words, fate_every=10).edges > 20_000

@@ -1,0 +1,231 @@
+"""A start succeeds at Ready; a failed one is told only when nothing of it is left."""
+
+from __future__ import annotations
+
+import pytest
+from support.supervision_phases import (
+    ONCE,
+    born,
+    dies,
+    drained,
+    exits,
+    monitor,
+    passes,
+    start,
+    stop,
+)
+from support.supervision_rehearsal import Rehearsal, position
+from support.supervision_world import NO_CHANNEL, NO_PROCESS, REFUSAL, STUCK, captured, life
+
+from genagent_protocol.reasons import StartError
+from genagent_protocol.supervision.effects import (
+    ArmDeadline,
+    Dispose,
+    Kill,
+    Launch,
+    NotStarted,
+    Started,
+    Stopped,
+    Sweep,
+)
+from genagent_protocol.supervision.inputs import (
+    AbuseSeen,
+    AgentReady,
+    AgentRefused,
+    ChannelFailed,
+    ExitSaid,
+    Input,
+    LaunchFailed,
+    ShutdownRequested,
+    Timer,
+)
+from genagent_protocol.supervision.rows import rows
+
+
+def error_of(daemon: Rehearsal, call: str = "start") -> StartError:
+    """Return the start error that the starter was told."""
+    answer = daemon.answer(call)
+    assert isinstance(answer, NotStarted)
+    return answer.error
+
+
+def test_a_start_is_answered_at_ready_with_the_handle_of_the_process() -> None:
+    """The handle names the pid and start time that the kernel reported."""
+    daemon = Rehearsal(start(), born())
+    assert daemon.answers("start") == []
+
+    daemon.tell(AgentReady(life(1)))
+
+    assert daemon.answer("start") == Started(captured(1))
+
+
+def test_the_start_deadline_is_armed_before_the_launch() -> None:
+    """A launch that never reports must not hold a name for ever."""
+    orders = Rehearsal().tell(start())
+
+    assert orders == [ArmDeadline(Timer("start", life(1)), 60_000), Launch(life(1), start().terms)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        ((passes("start"), dies(), drained()), "start_timeout"),
+        ((exits(3), drained()), "exited"),
+        ((drained(), exits(3)), "exited"),
+        ((AgentRefused(life(1), REFUSAL), exits(1), drained()), "init_failed"),
+        ((exits(1), AgentRefused(life(1), REFUSAL), drained()), "init_failed"),
+        ((AgentRefused(life(1), REFUSAL), passes("start"), dies(), drained()), "init_failed"),
+        ((passes("start"), AgentRefused(life(1), REFUSAL), dies(), drained()), "start_timeout"),
+        ((ChannelFailed(life(1), NO_CHANNEL), drained(), dies()), "resource_exhausted"),
+        ((ChannelFailed(life(1), NO_CHANNEL), dies(), drained()), "resource_exhausted"),
+        ((exits(1), ChannelFailed(life(1), NO_CHANNEL), drained()), "exited"),
+        ((AbuseSeen(life(1), "flood"), dies(), drained()), "exited"),
+        ((drained(), passes("leave"), dies()), "exited"),
+        ((stop(), dies(), drained()), "exited"),
+        ((ShutdownRequested(grace_ms=9), dies(), drained()), "shutting_down"),
+    ],
+)
+def test_the_first_certain_reason_is_the_start_error(facts: tuple[Input, ...], kind: str) -> None:
+    """What follows from a failure does not explain it."""
+    daemon = Rehearsal(start(), born())
+
+    for fact in facts:
+        assert daemon.answers("start") == [], "told before it was over"
+        daemon.tell(fact)
+
+    assert error_of(daemon).kind == kind
+    assert rows(daemon.table) == ()
+
+
+def test_a_process_that_exits_before_ready_is_reported_with_its_status() -> None:
+    """The status is often all there is to go by."""
+    daemon = Rehearsal(start(), born(), exits(3), drained())
+
+    assert error_of(daemon).detail == "exit:3"
+    assert "exit:3" in error_of(daemon).message
+
+
+def test_a_failed_start_is_told_behind_everything_that_removes_it() -> None:
+    """Who hears of it can start the name again at once, and finds no process."""
+    daemon = Rehearsal(start(), born(), exits(3))
+
+    orders = daemon.tell(drained())
+
+    assert position(orders, Dispose) < len(orders) - 1
+    assert orders[-1].__class__.__name__ == "Answer"
+    daemon.tell(start("again"))
+    assert daemon.count(Launch) == 2
+
+
+def test_a_failed_launch_is_told_at_once() -> None:
+    """There is no process to wait for."""
+    daemon = Rehearsal(start())
+
+    daemon.tell(LaunchFailed(incarnation=life(1), error=NO_PROCESS, now_ms=0))
+
+    assert error_of(daemon) == NO_PROCESS
+    assert daemon.count(Sweep) == 0
+    assert daemon.reports() == ["agent.starting", "agent.start_failed"]
+
+
+def test_a_start_given_up_before_the_birth_is_killed_at_the_birth() -> None:
+    """An order to kill what is not there yet would be lost."""
+    daemon = Rehearsal(start(), passes("start"))
+    assert daemon.count(Kill) == 0
+
+    assert daemon.tell(born()) == [Kill(life(1))]
+
+
+def test_a_start_given_up_before_the_birth_may_still_fail_to_launch() -> None:
+    """The reason it was given up stands."""
+    daemon = Rehearsal(start(), passes("start"))
+
+    daemon.tell(LaunchFailed(incarnation=life(1), error=NO_PROCESS, now_ms=0))
+
+    assert error_of(daemon).kind == "start_timeout"
+
+
+def test_ready_comes_too_late_once_the_start_was_given_up() -> None:
+    """The kill is on its way: a handle now would be a handle to a corpse."""
+    daemon = Rehearsal(start(), born(), passes("start"))
+
+    daemon.tell(AgentReady(life(1)), dies(), drained())
+
+    assert error_of(daemon).kind == "start_timeout"
+
+
+def test_ready_said_before_a_death_counts_in_either_order() -> None:
+    """The kernel may be faster than the channel; what was said first is heard first."""
+    daemon = Rehearsal(start(), born(), dies(), AgentReady(life(1)), drained())
+    other = Rehearsal(start(), born(), AgentReady(life(1)), dies(), drained())
+
+    assert daemon.answer("start") == other.answer("start") == Started(captured(1))
+
+
+@pytest.mark.parametrize("word", [AgentReady(life(1)), AgentRefused(life(1), REFUSAL)])
+def test_what_an_agent_says_after_ready_does_not_change_its_start(word: Input) -> None:
+    """An agent is user code; saying a word twice must not hurt the daemon."""
+    daemon = Rehearsal()
+    daemon.run_agent(start())
+
+    assert daemon.tell(word) == []
+    assert daemon.answer("start") == Started(captured(1))
+
+
+def test_a_restart_policy_does_not_apply_to_a_start_that_was_never_ready() -> None:
+    """A wrong option would otherwise crash in a loop while its starter waits."""
+    daemon = Rehearsal(start(restart=ONCE), born(), exits(1), drained())
+
+    assert error_of(daemon).kind == "exited"
+    assert daemon.count(Launch) == 1
+
+
+def test_a_stop_of_a_starting_agent_answers_both_callers_when_it_is_gone() -> None:
+    """It cannot be asked over a channel that it does not read yet, so it is killed."""
+    daemon = Rehearsal(start(), born())
+
+    assert Kill(life(1)) in daemon.tell(stop())
+    daemon.tell(dies(), drained())
+
+    assert error_of(daemon).detail == "stopped"
+    stopped = daemon.answer("stop")
+    assert isinstance(stopped, Stopped)
+    assert stopped.reason.text == "signal:9"
+
+
+def test_a_stop_of_an_agent_that_never_had_a_process_says_noproc() -> None:
+    """There was no life whose end could have a reason."""
+    daemon = Rehearsal(start(), stop())
+
+    daemon.tell(LaunchFailed(incarnation=life(1), error=NO_PROCESS, now_ms=0))
+
+    stopped = daemon.answer("stop")
+    assert isinstance(stopped, Stopped)
+    assert stopped.reason.text == "noproc"
+
+
+def test_a_watch_over_a_launch_that_fails_ends_with_noproc() -> None:
+    """No process ever was, so there is no other truth to tell."""
+    daemon = Rehearsal(start(), monitor())
+
+    daemon.tell(LaunchFailed(incarnation=life(1), error=NO_PROCESS, now_ms=0))
+
+    assert [(ref, reason.text) for ref, reason in daemon.downs()] == [(1, "noproc")]
+
+
+def test_every_start_error_is_one_line_that_names_the_agent() -> None:
+    """It is printed as it is, in a terminal, to someone who started fifty."""
+    for facts in (
+        (passes("start"), dies(), drained()),
+        (exits(3), drained()),
+        (AbuseSeen(life(1), "flood"), dies(), drained()),
+        (drained(), passes("leave"), dies()),
+        (ExitSaid(life(1), STUCK), stop(), dies(), drained()),
+        (ShutdownRequested(grace_ms=9), dies(), drained()),
+    ):
+        daemon = Rehearsal(start(name="a\nb"), born())
+        daemon.tell(*(stop(name="a\nb") if fact == stop() else fact for fact in facts))
+
+        message = error_of(daemon).message
+        assert "a\\nb" in message
+        assert "\n" not in message
