@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, assert_never
 
-from genagent_protocol import answers, codec, envelopes, limits
+from genagent_protocol import answers, codec, envelopes, limits, requests
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import Reason, StartError
@@ -173,17 +173,17 @@ class Daemon:
             return
         wanted = said.request
         match wanted:
-            case envelopes.StartAgent():
+            case requests.StartAgent():
                 self._start(caller, wanted)
-            case envelopes.StopAgent():
+            case requests.StopAgent():
                 self._stop(caller, wanted)
-            case envelopes.Whereis():
+            case requests.Whereis():
                 handle = whereis(self.shell.table, codec.name_key(wanted.name))
-                self._reply(caller, envelopes.Found(handle=handle))
-            case envelopes.ListAgents():
+                self._reply(caller, answers.Found(handle=handle))
+            case requests.ListAgents():
                 self._ping_all()
-                self._reply(caller, envelopes.Listing(rows=self._rows()))
-            case envelopes.MonitorAgent():
+                self._reply(caller, answers.Listing(rows=self._rows()))
+            case requests.MonitorAgent():
                 self._feed(
                     inputs.MonitorRequested(
                         call=caller,
@@ -192,21 +192,21 @@ class Daemon:
                         handle=wanted.handle,
                     )
                 )
-            case envelopes.DemonitorAgent():
+            case requests.DemonitorAgent():
                 self._feed(
                     inputs.DemonitorRequested(
                         call=caller, client=sender.number, monitor=wanted.monitor
                     )
                 )
-            case envelopes.OpenGroup():
+            case requests.OpenGroup():
                 self._feed(inputs.GroupOpenRequested(call=caller, client=sender.number))
-            case envelopes.CloseGroup():
+            case requests.CloseGroup():
                 self._feed(
                     inputs.GroupCloseRequested(
                         call=caller, client=sender.number, group=wanted.group
                     )
                 )
-            case envelopes.WatchTelemetry():
+            case requests.WatchTelemetry():
                 self._watch_telemetry(caller, wanted)
             case _:
                 assert_never(wanted)
@@ -214,7 +214,7 @@ class Daemon:
     def _reply(self, caller: Caller, answer: Any) -> None:
         self._board.say(caller.sender, envelopes.Reply(call=caller.call, answer=answer))
 
-    def _start(self, caller: Caller, wanted: envelopes.StartAgent) -> None:
+    def _start(self, caller: Caller, wanted: requests.StartAgent) -> None:
         error = self._not_allowed(caller.sender)
         if error is None:
             split = limits.split_options(wanted.options)
@@ -243,7 +243,7 @@ class Daemon:
             message="this agent may not start others; start it with may_start=true",
         )
 
-    def _stop(self, caller: Caller, wanted: envelopes.StopAgent) -> None:
+    def _stop(self, caller: Caller, wanted: requests.StopAgent) -> None:
         key = codec.name_key(wanted.name)
         sender = caller.sender
         if isinstance(sender, Port) and key == codec.name_key(sender.name):
@@ -253,7 +253,7 @@ class Daemon:
             inputs.StopRequested(call=caller, client=sender.number, key=key, group=wanted.group)
         )
 
-    def _watch_telemetry(self, caller: Caller, wanted: envelopes.WatchTelemetry) -> None:
+    def _watch_telemetry(self, caller: Caller, wanted: requests.WatchTelemetry) -> None:
         sender = caller.sender
         if not isinstance(sender, Client):
             self._reply(caller, answers.Refused(Reason("not_allowed")))
@@ -271,13 +271,13 @@ class Daemon:
 
     # --- what is known of agents
 
-    def _rows(self) -> tuple[envelopes.AgentRow, ...]:
+    def _rows(self) -> tuple[answers.AgentRow, ...]:
         return tuple(self._row(child) for child in self.shell.table.children.values())
 
-    def _row(self, child: Child) -> envelopes.AgentRow:
+    def _row(self, child: Child) -> answers.AgentRow:
         start: Any = child.terms.spec
         life = self.shell.lives.get(child.last)
-        return envelopes.AgentRow(
+        return answers.AgentRow(
             name=child.terms.name,
             state=child.phase,
             handle=handle_of(self.shell.table, child),

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
 
-from genagent_protocol.envelopes import AgentHello, StartAgent
+from genagent_protocol.envelopes import AgentHello
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import StartError
 from genagent_protocol.refs import Incarnation
+from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision import inputs
 from genagentd import kernel
 from genagentd.channels import Connection

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 from genagent_protocol.events import Completed, Failed, Response
 from genagent_protocol.plain import Plain
-from genagent_protocol.reasons import Failure
-from genagent_protocol.refs import RequestRef
+from genagent_protocol.reasons import ExitReason, Failure
+from genagent_protocol.refs import AgentHandle, RequestRef
 
 Phase: TypeAlias = Literal["idle", "processing"]
 #: Who asked for a prompt: a caller that waits, a caller that does not, an event or
@@ -144,3 +144,38 @@ AgentAnswer: TypeAlias = (
     | Snapshot
     | Status
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The handle of the living agent of that name, if there is one."""
+
+    handle: AgentHandle | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """What the daemon knows of one agent.
+
+    `unresponsive_since_ms` is how long ago the oldest unanswered control call was
+    sent, by the daemon's clock; it never means death.
+    """
+
+    name: Plain
+    state: Literal["starting", "running", "stopping", "exited", "restarting", "failed"]
+    handle: AgentHandle | None = None
+    agent: str | None = None
+    backend: str = ""
+    group: int | None = None
+    age_ms: int = 0
+    restarts: int = 0
+    reason: ExitReason | None = None
+    unresponsive_since_ms: int | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Every agent the daemon knows of."""
+
+    rows: tuple[AgentRow, ...]
