@@ -1,0 +1,123 @@
+"""A private daemon for a test: real guardian, real daemon, and nothing left afterwards.
+
+The test process adopts orphans, so that whatever a daemon leaves behind becomes its
+child and can be seen, counted by state, and reaped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from genagent_protocol.errors import NotReachable
+from genagentd import kernel
+from genagentd.channels import probe
+from genagentd.paths import Places
+from support.waiting import until
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def living_below(pid: int) -> list[int]:
+    """Return the descendants of *pid* that run; zombies do not."""
+    found = (kernel.stat(child) for child in kernel.descendants(pid))
+    return [stat.pid for stat in found if stat is not None and stat.state not in "ZX"]
+
+
+def zombies_below(pid: int) -> list[int]:
+    """Return the descendants of *pid* that are dead and not reaped."""
+    found = (kernel.stat(child) for child in kernel.descendants(pid))
+    return [stat.pid for stat in found if stat is not None and stat.state == "Z"]
+
+
+@dataclass
+class PrivateDaemon:
+    """One daemon in a runtime directory of its own; `start` may be called again after an end."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    guarded: bool = True
+    run: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="ga")))
+    guardian: subprocess.Popen[bytes] | None = None
+
+    @property
+    def places(self) -> Places:
+        """Its files."""
+        return Places(self.run, self.run)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The environment of its commands and clients."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("GENAGENT_", "XDG_"))}
+        return kept | {"GENAGENT_RUN_DIR": str(self.run), **self.environment}
+
+    @property
+    def log(self) -> str:
+        """What it wrote."""
+        return (self.run / "stderr").read_text()
+
+    def start(self, *, wait: bool = True) -> PrivateDaemon:
+        """Run it, and wait until it answers."""
+        with (self.run / "stderr").open("ab") as log:
+            self.guardian = subprocess.Popen(
+                [sys.executable, "-m", "genagentd", "run"],
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+            )
+        if wait:
+            until(self._answers, "the daemon answers")
+        return self
+
+    def _answers(self) -> bool:
+        assert self.guardian is not None
+        assert self.guardian.poll() is None, f"the daemon ended: {self.log}"
+        try:
+            probe(self.places.socket)
+        except NotReachable:
+            return False
+        return '"event": "ready"' in self.log
+
+    @property
+    def pid(self) -> int:
+        """The daemon's own process."""
+        assert self.guardian is not None
+        return until(lambda: int(self.places.lock.read_text().split()[0]), "its pid is written")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal it the way a service manager or a terminal would: through its first process."""
+        assert self.guardian is not None
+        self.guardian.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL the daemon itself; its guardian cleans up."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Return the exit code of its first process."""
+        assert self.guardian is not None
+        return self.guardian.wait(60)
+
+    def stop(self) -> int:
+        """End it, by force if it must be, and return its exit code."""
+        assert self.guardian is not None
+        if self.guardian.poll() is None:
+            self.signal(signal.SIGTERM)
+            try:
+                return self.guardian.wait(30)
+            except subprocess.TimeoutExpired:
+                self.signal(signal.SIGTERM)
+                return self.guardian.wait(30)
+        return self.guardian.returncode
+
+    def cleanup(self) -> None:
+        """Remove its directory."""
+        shutil.rmtree(self.run)
