@@ -1,0 +1,72 @@
+"""From a call that may run to its answer, in two halves that may be far apart.
+
+A prepared call has passed every check and holds its resolved arguments. It is
+run here, or answered later by a person or a program outside; either way
+`finished` makes the one message out of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.rpc.bodies import attempted, failure_text, returned, value_of
+from genagent_protocol.rpc.functions import Function, Scope
+from genagent_protocol.rpc.json_values import Copied, thawed_object
+from genagent_protocol.rpc.limits import MAX_ERROR_CHARACTERS, RpcLimits
+from genagent_protocol.rpc.messages import Message, ResponseKind, error_message, value_message
+from genagent_protocol.rpc.outcomes import EXECUTION_ERROR, RpcError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call of the other side that may run: the function, its arguments, where to answer."""
+
+    kind: ResponseKind
+    version: str
+    function_call_id: str
+    function: Function
+    args: FrozenDict
+    scope: Scope = field(compare=False, repr=False)
+
+    def run(self, limits: RpcLimits) -> Message:
+        """Run the function here and return the answer, whatever the function does.
+
+        Raises:
+            KeyboardInterrupt: the function raised it.
+        """
+        outcome = attempted(
+            lambda: returned(
+                self.function,
+                thawed_object(self.args),
+                self.scope,
+                max_bytes=limits.max_value_bytes,
+            )
+        )
+        return self._answer(outcome)
+
+    def finished(self, outcome: object, limits: RpcLimits) -> Message:
+        """Return the answer for an *outcome* that was reached outside.
+
+        An `RpcError` is answered with its code, an exception with
+        EXECUTION_ERROR; anything else is the value. This does not remember that
+        the call was answered.
+        """
+        if isinstance(outcome, RpcError):
+            return self._answer(outcome)
+        if isinstance(outcome, BaseException):
+            return self._answer(RpcError(EXECUTION_ERROR, failure_text(outcome)))
+        return self._answer(
+            attempted(lambda: value_of(self.function, outcome, limits.max_value_bytes))
+        )
+
+    def _answer(self, outcome: Copied | RpcError) -> Message:
+        if isinstance(outcome, RpcError):
+            return refused(self.kind, self.version, self.function_call_id, outcome)
+        return value_message(self.kind, self.version, self.function_call_id, outcome.value)
+
+
+def refused(kind: ResponseKind, version: str, function_call_id: str, error: RpcError) -> Message:
+    """Return the answer that tells *error*, its text cut to what a reader can use."""
+    text = error.message[:MAX_ERROR_CHARACTERS]
+    return error_message(kind, version, function_call_id, error.code, text)

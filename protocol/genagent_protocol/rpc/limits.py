@@ -1,0 +1,37 @@
+"""How much one session may ask of a handler: the numbers, and nothing that enforces them.
+
+They bound what an agent or a client can make the other side hold or compute.
+None of them is part of the A2UI protocol, except where a comment says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The protocol's own: one call has at most so many arguments.
+MAX_ARGUMENTS = 1_000
+#: The protocol's own: a template has at most so many characters, parts and levels.
+MAX_TEMPLATE_CHARACTERS = 10_000
+MAX_TEMPLATE_PARTS = 1_000
+MAX_TEMPLATE_DEPTH = 100
+#: How deep function calls may nest while arguments are resolved. More than a
+#: template may nest, because the call that holds the template counts too.
+MAX_CALL_DEPTH = MAX_TEMPLATE_DEPTH + 8
+#: How many functions may run while the arguments of one call are resolved. A
+#: template that the data model holds could otherwise multiply itself.
+MAX_NESTED_CALLS = 10_000
+#: How much of a foreign error text is passed on.
+MAX_ERROR_CHARACTERS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcLimits:
+    """The limits of one handler, with the defaults of the product.
+
+    Bytes are those of the msgpack encoding.
+    """
+
+    max_pending: int = 1_000
+    max_argument_bytes: int = 1_048_576
+    max_resolved_bytes: int = 8_388_608
+    max_value_bytes: int = 8_388_608

@@ -1,0 +1,217 @@
+"""Two ways to read a message: strictly at the edge, loosely where an answer is owed.
+
+`read_message` lets through only what has the shape the protocol gives it, from
+the side that may send it. `read_loosely` is for a handler that is handed a
+message all the same: it finds what it can and never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from genagent_protocol.plain import MAX_DEPTH
+from genagent_protocol.rpc.json_values import Json, Unfit, copied, is_sendable
+from genagent_protocol.rpc.messages import SENDERS, Kind, Message, Sender
+from genagent_protocol.rpc.outcomes import INVALID_FUNCTION_CALL, RpcError
+from genagent_protocol.rpc.versions import SPELLINGS, VERSION
+
+#: The id of an answer to a call whose id cannot be read.
+UNKNOWN_ID: Final = "unknown"
+#: As large as one frame of the wire may be.
+MAX_MESSAGE_BYTES: Final = 16_777_216
+
+_Types: TypeAlias = "dict[str, type]"
+_NOUNS: Final[dict[type, str]] = {str: "text", dict: "an object"}
+_SURFACE_FAULTS: Final = frozenset({"VALIDATION_FAILED", "UNALLOWED_PARENT", "UNALLOWED_CHILD"})
+_NO_MESSAGE: Final = "The function failed and did not say why."
+_MAX_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A well-formed message; `body` is a copy of what stands under its one key."""
+
+    version: str
+    kind: Kind
+    body: dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Why a message cannot be taken, and what it names, as far as that can be read."""
+
+    problem: str
+    function_call_id: str | None = None
+    surface_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """What a handler can make of whatever it was handed; `body` may be empty."""
+
+    version: str
+    body: Mapping[object, object]
+
+    @property
+    def function_call_id(self) -> str:
+        """The id to answer under."""
+        found = text_in(self.body, "functionCallId")
+        return UNKNOWN_ID if found is None else found
+
+
+def read_message(message: object, sender: Sender) -> Envelope | Malformed:
+    """Return the message as an envelope that *sender* may have sent, or why it is none.
+
+    The four messages of calls and `error` are checked to the last field; of the
+    others only that they are objects. This does not check a call against any
+    catalog.
+    """
+    copy = copied(message, max_bytes=MAX_MESSAGE_BYTES, max_depth=MAX_DEPTH)
+    if isinstance(copy, Unfit):
+        return Malformed(f"The message is not JSON: {copy.problem}.")
+    if not isinstance(copy.value, dict):
+        return Malformed("The message is not an object.")
+    return _read_object(copy.value, sender)
+
+
+def malformed_report(malformed: Malformed, version: str = VERSION) -> Message | None:
+    """Return the `error` message by which a renderer reports a malformed one.
+
+    There is none when the malformed message named neither a call nor a surface:
+    the protocol has no address for that.
+    """
+    error: dict[str, Json] = {"code": INVALID_FUNCTION_CALL, "message": malformed.problem}
+    if malformed.function_call_id is not None:
+        error["functionCallId"] = malformed.function_call_id
+    elif malformed.surface_id is not None:
+        error["surfaceId"] = malformed.surface_id
+    else:
+        return None
+    return {"version": version, "error": error}
+
+
+def read_loosely(message: object, kind: Kind) -> Loose:
+    """Return what can be read of a message of this *kind*, or of its inner part alone."""
+    if not isinstance(message, dict):
+        return Loose(VERSION, {})
+    body = message.get(kind, message)
+    version = text_in(message, "version")
+    return Loose(VERSION if version is None else version, body if isinstance(body, dict) else {})
+
+
+def text_in(body: Mapping[object, object], key: str) -> str | None:
+    """Return the text under *key*, or None where there is none that could be sent back."""
+    value = body.get(key)
+    return value if isinstance(value, str) and is_sendable(value) else None
+
+
+def reported_error(error: object, default_code: str, function_call_id: str) -> RpcError:
+    """Return an error as the other side reported it; what it left out is filled in."""
+    said: Mapping[object, object] = error if isinstance(error, dict) else {"message": error}
+    code = text_in(said, "code") or default_code
+    return RpcError(code, text_in(said, "message") or _NO_MESSAGE, function_call_id)
+
+
+def _read_object(message: dict[str, Json], sender: Sender) -> Envelope | Malformed:
+    version = message.get("version")
+    if not isinstance(version, str) or version not in SPELLINGS:
+        return Malformed("The message names no protocol version that is spoken here.")
+    keys = [key for key in message if key != "version"]
+    if len(keys) != 1:
+        return Malformed(f"The message has {len(keys)} message keys instead of one.")
+    kind = next((kind for kind in SENDERS if kind == keys[0]), None)
+    if kind is None or SENDERS[kind] != sender:
+        return Malformed(f"{_shown(keys[0])} is no message that the {sender} sends.")
+    return _read_body(version, kind, message[kind])
+
+
+def _read_body(version: str, kind: Kind, body: Json) -> Envelope | Malformed:
+    if not isinstance(body, dict):
+        return Malformed(f"{kind} is not an object.")
+    problem = _CHECKS[kind](body) if kind in _CHECKS else None
+    if problem is None:
+        return Envelope(version, kind, body)
+    names = {key: value for key, value in body.items() if isinstance(value, str)}
+    return Malformed(f"{kind}: {problem}.", names.get("functionCallId"), names.get("surfaceId"))
+
+
+def _field_problem(body: dict[str, Json], required: _Types, optional: _Types) -> str | None:
+    """Say which field is missing, unknown or of the wrong type; the first one counts."""
+    for key in required:
+        if key not in body:
+            return f"{key} is missing"
+    wanted = required | optional
+    for key, value in body.items():
+        if key not in wanted:
+            return f"unknown field {_shown(key)}"
+        if not isinstance(value, wanted[key]):
+            return f"{key} is not {_NOUNS[wanted[key]]}"
+    return None
+
+
+def _renderer_call_problem(body: dict[str, Json]) -> str | None:
+    return _field_problem(
+        body, {"functionCallId": str, "callFunction": dict}, {"surfaceId": str}
+    ) or _function_problem(body["callFunction"], {"@call": str, "catalogId": str}, {"args": dict})
+
+
+def _agent_call_problem(body: dict[str, Json]) -> str | None:
+    return _field_problem(
+        body, {"surfaceId": str, "functionCallId": str, "callFunction": dict}, {}
+    ) or _function_problem(body["callFunction"], {"@call": str}, {"catalogId": str, "args": dict})
+
+
+def _function_problem(call: Json, required: _Types, optional: _Types) -> str | None:
+    assert isinstance(call, dict)
+    problem = _field_problem(call, required, optional)
+    if problem is None and not call["@call"]:
+        problem = "@call is empty"
+    return problem and f"callFunction: {problem}"
+
+
+def _response_problem(body: dict[str, Json], required: _Types, optional: _Types) -> str | None:
+    problem = _field_problem(body, {"functionCallId": str}, {"value": object, "error": dict})
+    if problem is not None:
+        return problem
+    if ("value" in body) == ("error" in body):
+        return "exactly one of value and error is wanted"
+    error = body.get("error")
+    if isinstance(error, dict):
+        problem = _field_problem(error, required, optional)
+    return problem and f"error: {problem}"
+
+
+def _renderer_response_problem(body: dict[str, Json]) -> str | None:
+    return _response_problem(body, {"code": str, "message": str}, {})
+
+
+def _agent_response_problem(body: dict[str, Json]) -> str | None:
+    # An agent's error without a code is taken; it settles as UNKNOWN_ERROR.
+    return _response_problem(body, {"message": str}, {"code": str})
+
+
+def _error_problem(body: dict[str, Json]) -> str | None:
+    texts: _Types = {"code": str, "message": str}
+    if body.get("code") in _SURFACE_FAULTS:
+        return _field_problem(body, texts | {"surfaceId": str, "path": str}, {})
+    others: _Types = dict.fromkeys(body, object)
+    addresses: _Types = {"surfaceId": str, "functionCallId": str}
+    problem = _field_problem(body, texts, others | addresses)
+    if problem is None and ("surfaceId" in body) == ("functionCallId" in body):
+        return "exactly one of surfaceId and functionCallId is wanted"
+    return problem
+
+
+def _shown(key: str) -> str:
+    return repr(key[:_MAX_SHOWN])
+
+
+_CHECKS: Final[dict[Kind, Callable[[dict[str, Json]], str | None]]] = {
+    "callRendererFunction": _renderer_call_problem,
+    "callAgentFunction": _agent_call_problem,
+    "rendererFunctionResponse": _renderer_response_problem,
+    "agentFunctionResponse": _agent_response_problem,
+    "error": _error_problem,
+}

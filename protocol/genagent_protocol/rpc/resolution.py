@@ -1,0 +1,186 @@
+"""How a dynamic value gets its value: literals stay, bindings are read, calls are run.
+
+Tried in this order: a binding (`@path`), a call (`@call`), a list, an object, a
+literal. What a binding yields is data: it is copied and never looked at again,
+even if it has the shape of a binding or a call. Keys with one `@` belong to the
+protocol; a doubled one stands for the key with one. Evaluation as a whole is
+bounded in depth, in calls and in bytes, because a data model can hold templates
+that lead back to themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from genagent_protocol.rpc.bodies import returned
+from genagent_protocol.rpc.context import DataContext
+from genagent_protocol.rpc.faults import ExpressionFault
+from genagent_protocol.rpc.functions import Caller, Function
+from genagent_protocol.rpc.json_values import Arguments, Json, Unfit, copied
+from genagent_protocol.rpc.limits import (
+    MAX_ARGUMENTS,
+    MAX_CALL_DEPTH,
+    MAX_NESTED_CALLS,
+    RpcLimits,
+)
+from genagent_protocol.rpc.outcomes import RpcError
+
+INDEX = "@index"
+
+
+class Allowance:
+    """What one evaluation may still use; the only thing here that changes in place."""
+
+    __slots__ = ("bytes_left", "calls_left")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.bytes_left = max_bytes
+        self.calls_left = MAX_NESTED_CALLS
+
+    def take_call(self) -> None:
+        """Count one call.
+
+        Raises:
+            ExpressionFault: that was one too many.
+        """
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise ExpressionFault(f"More than {MAX_NESTED_CALLS} function calls are needed.")
+
+    def copy(self, value: object, what: str) -> Json:
+        """Return a copy of *value* and count its bytes.
+
+        Raises:
+            ExpressionFault: JSON cannot hold it, or it is one too large.
+        """
+        copy = copied(value, max_bytes=self.bytes_left)
+        if isinstance(copy, Unfit):
+            raise ExpressionFault(f"{what} cannot be used: {copy.problem}.")
+        self.bytes_left -= copy.size_bytes
+        return copy.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolver:
+    """Gives values to dynamic values in one context, for one caller, within one allowance."""
+
+    context: DataContext
+    allowance: Allowance
+    caller: Caller = "renderer"
+    user_activated: bool = False
+    depth: int = 0
+
+    def resolve(self, value: Json) -> Json:
+        """Return the value of *value*, which shares nothing with the data model.
+
+        Raises:
+            ExpressionFault: it has none; the text says why.
+            BaseException: whatever the body of a called function raises.
+        """
+        if isinstance(value, dict):
+            return self._object_value(value)
+        if isinstance(value, list):
+            return [self.resolve(item) for item in value]
+        return self.allowance.copy(value, "The value")
+
+    def resolved_arguments(self, function: Function, args: Arguments) -> Arguments:
+        """Return the arguments with every value resolved, ready for the function.
+
+        Raises: as `resolve` does.
+        """
+        resolved = {name: self.resolve(value) for name, value in args.items()}
+        function.arguments.settle_validation_results(resolved)
+        return resolved
+
+    def _object_value(self, value: dict[str, Json]) -> Json:
+        path, name = value.get("@path"), value.get("@call")
+        if isinstance(path, str) and "componentId" not in value:
+            return self.allowance.copy(self.context.value(path), f"The data at '{path}'")
+        if isinstance(name, str):
+            return self._called(name, value)
+        return {_plain_key(key): self.resolve(item) for key, item in value.items()}
+
+    def _called(self, name: str, call: dict[str, Json]) -> Json:
+        args = call.get("args", {})
+        if not isinstance(args, dict):
+            raise ExpressionFault(f"The arguments of function '{name}' are not an object.")
+        if len(args) > MAX_ARGUMENTS:
+            raise ExpressionFault(f"Function call '{name}' has over {MAX_ARGUMENTS} arguments.")
+        inner = self._inside_a_call()
+        if name.startswith("@"):
+            return inner._system_result(name, call, args)
+        function = self._function(name, call, args)
+        return inner._result(function, inner.resolved_arguments(function, args))
+
+    def _inside_a_call(self) -> Resolver:
+        self.allowance.take_call()
+        if self.depth >= MAX_CALL_DEPTH:
+            raise ExpressionFault(f"Function calls nest deeper than {MAX_CALL_DEPTH} levels.")
+        return replace(self, depth=self.depth + 1)
+
+    def _function(self, name: str, call: dict[str, Json], args: Arguments) -> Function:
+        """Return the function that a nested call names, if it may be called as it is written."""
+        catalog_id = call.get("catalogId")
+        if catalog_id is not None and not isinstance(catalog_id, str):
+            raise ExpressionFault(f"The catalogId of function call '{name}' is not text.")
+        catalog = self.context.surface.catalog_for(name, catalog_id)
+        function = catalog.function(name)
+        if function is None:
+            raise ExpressionFault(
+                f"Unrecognized function '{name}': not in catalog '{catalog.catalog_id}'."
+            )
+        problem = function.arguments.written_problem(args)
+        if problem is not None:
+            raise ExpressionFault(f"Invalid arguments for function '{name}': {problem}.")
+        refusal = self._refusal(function)
+        if refusal is not None:
+            raise ExpressionFault(refusal)
+        return function
+
+    def _refusal(self, function: Function) -> str | None:
+        # What an agent writes into its arguments is evaluated by the renderer, so
+        # a function that only the renderer may call is allowed there, and one
+        # that only the agent may call is as well. A gesture nobody can claim.
+        if self.caller == "agent":
+            return function.activation_refusal(user_activated=self.user_activated)
+        return function.refusal("renderer", user_activated=self.user_activated)
+
+    def _result(self, function: Function, args: Arguments) -> Json:
+        result = returned(function, args, self, max_bytes=self.allowance.bytes_left)
+        if isinstance(result, RpcError):
+            raise ExpressionFault(result.message)
+        self.allowance.bytes_left -= result.size_bytes
+        return result.value
+
+    def _system_result(self, name: str, call: dict[str, Json], args: Arguments) -> Json:
+        """Return what a function of the protocol itself gives; `@index` is the only one."""
+        if name != INDEX:
+            raise ExpressionFault(f"There is no system function '{name}'.")
+        if "catalogId" in call:
+            raise ExpressionFault(f"'{INDEX}' belongs to no catalog and must not name one.")
+        if not args.keys() <= {"offset"}:
+            raise ExpressionFault(f"'{INDEX}' takes nothing but an offset.")
+        if self.context.index is None:
+            raise ExpressionFault(f"'{INDEX}' has a value only inside a list.")
+        offset = self.resolve(args.get("offset", 0))
+        if isinstance(offset, bool) or not isinstance(offset, int | float):
+            raise ExpressionFault(f"The offset of '{INDEX}' is not a number.")
+        return self.context.index + offset
+
+
+def resolver_for(
+    context: DataContext, *, user_activated: bool = False, limits: RpcLimits | None = None
+) -> Resolver:
+    """Return what evaluates the dynamic values of a surface, as its renderer does."""
+    allowance = Allowance((limits or RpcLimits()).max_resolved_bytes)
+    return Resolver(context=context, allowance=allowance, user_activated=user_activated)
+
+
+def _plain_key(key: str) -> str:
+    if not key.startswith("@"):
+        return key
+    if not key.startswith("@@"):
+        raise ExpressionFault(
+            f"The key '{key}' is reserved for the protocol; data writes it as '@{key}'."
+        )
+    return key[1:]
