@@ -40,7 +40,6 @@ from genagent_protocol.supervision.inputs import (
     Input,
     ShutdownRequested,
 )
-from genagent_protocol.supervision.rows import rows
 
 OPEN = GroupOpenRequested(call="open", client=1)
 
@@ -135,7 +134,7 @@ def test_a_close_is_answered_when_the_last_agent_is_gone() -> None:
 
     assert position(orders, SendDown) < position(orders, Answer)
     assert daemon.answer("close") == Done()
-    assert rows(daemon.table) == ()
+    assert not daemon.table.children
 
 
 def test_an_empty_group_closes_at_once() -> None:
@@ -179,7 +178,7 @@ def test_a_group_ends_with_its_owner() -> None:
     asked = [o.incarnation for o in orders if isinstance(o, AskToStop)]
     assert asked == [life(1)]
     daemon.tell(exits(), drained())
-    assert [r.name for r in rows(daemon.table)] == ["b"]
+    assert [child.terms.name for child in daemon.table.children.values()] == ["b"]
     assert daemon.reports()[-1] == "group.closed"
 
 
@@ -216,7 +215,7 @@ def test_a_group_does_not_wait_for_what_has_no_process(restart: object) -> None:
 
     assert daemon.answer("close") == Done()
     assert daemon.tell(passes("restart")) == []
-    assert rows(daemon.table) == ()
+    assert not daemon.table.children
 
 
 def test_no_restart_brings_an_agent_back_into_a_closing_group() -> None:
@@ -227,7 +226,7 @@ def test_no_restart_brings_an_agent_back_into_a_closing_group() -> None:
     daemon.tell(close(), dies(), drained())
 
     assert daemon.answer("close") == Done()
-    assert rows(daemon.table) == ()
+    assert not daemon.table.children
 
 
 def test_a_stop_during_the_close_is_answered_too() -> None:

@@ -34,7 +34,6 @@ from genagent_protocol.supervision.inputs import (
     ShutdownRequested,
     Timer,
 )
-from genagent_protocol.supervision.rows import row, rows
 from genagent_protocol.supervision.table import whereis
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagent_protocol.supervision.verdicts import Restart, next_restart
@@ -78,7 +77,7 @@ def test_whether_an_agent_comes_back_follows_from_policy_and_reason(
 
     daemon.tell(*ends, drained())
 
-    waits = [r.phase for r in rows(daemon.table)]
+    waits = [child.phase for child in daemon.table.children.values()]
     assert waits == (["restarting"] if back else [])
 
 
@@ -132,11 +131,11 @@ def test_one_end_too_many_within_the_period_is_final_and_visible() -> None:
 
     daemon.tell(dies(11, number=2, now_ms=9_999), drained(2))
 
-    found = row(daemon.table, key_of("a"))
+    found = daemon.table.children.get(key_of("a"))
     assert found is not None
     assert found.phase == "failed"
     assert str(found.reason) == "signal:11"
-    assert found.restarts == 1
+    assert len(found.restarts) == 1
     assert daemon.reports()[-1] == "agent.failed"
     assert daemon.tell(passes("restart", 2)) == []
 
@@ -171,12 +170,12 @@ def test_a_restart_that_is_not_ready_again_counts_and_is_tried_again(
 
     daemon.tell(*ends)
 
-    found = row(daemon.table, key_of("a"))
+    found = daemon.table.children.get(key_of("a"))
     assert found is not None
-    assert (found.phase, found.restarts) == ("restarting", 2)
+    assert (found.phase, len(found.restarts)) == ("restarting", 2)
     assert found.error is not None
     daemon.tell(passes("restart", 2), LaunchFailed(incarnation=life(3), error=NO_PROCESS, now_ms=1))
-    found = row(daemon.table, key_of("a"))
+    found = daemon.table.children.get(key_of("a"))
     assert found is not None
     assert (found.phase, found.error) == ("failed", NO_PROCESS)
 

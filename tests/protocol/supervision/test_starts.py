@@ -39,7 +39,6 @@ from genagent_protocol.supervision.inputs import (
     ShutdownRequested,
     Timer,
 )
-from genagent_protocol.supervision.rows import rows
 
 
 def error_of(daemon: Rehearsal, call: str = "start") -> StartError:
@@ -94,7 +93,7 @@ def test_the_first_certain_reason_is_the_start_error(facts: tuple[Input, ...], k
         daemon.tell(fact)
 
     assert error_of(daemon).kind == kind
-    assert rows(daemon.table) == ()
+    assert not daemon.table.children
 
 
 def test_a_process_that_exits_before_ready_is_reported_with_its_status() -> None:

@@ -29,7 +29,6 @@ from genagent_protocol.supervision.effects import (
     Stopped,
 )
 from genagent_protocol.supervision.inputs import GroupOpenRequested, Timer
-from genagent_protocol.supervision.rows import row
 
 
 def test_a_stop_asks_first_and_arms_the_agents_own_window() -> None:
@@ -97,7 +96,7 @@ def test_a_stop_without_a_caller_is_not_answered() -> None:
     daemon.tell(type(request)(call=None, client=1, key=request.key), exits(), drained())
 
     assert daemon.answers("stop") == []
-    assert row(daemon.table, key_of("a")) is None
+    assert daemon.table.children.get(key_of("a")) is None
 
 
 def test_a_stop_of_an_unknown_name_is_not_found() -> None:
@@ -151,7 +150,7 @@ def test_a_stop_of_a_failed_agent_answers_why_it_ended_and_frees_the_name() -> N
     daemon.tell(exits(1), drained(), stop())
 
     assert daemon.answer("stop") == Stopped(ExitReason("exit:1"))
-    assert row(daemon.table, key_of("a")) is None
+    assert daemon.table.children.get(key_of("a")) is None
 
 
 def test_a_stop_reaches_only_the_group_that_it_names() -> None:

@@ -1,4 +1,4 @@
-"""What list and status show follows from the table, and shows no content."""
+"""The table answers who is where and in what phase, and its reports show no content."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from support.supervision_phases import (
     PHASES,
     dies,
     drained,
-    key_of,
     run,
     start,
 )
 from support.supervision_rehearsal import Rehearsal
-from support.supervision_world import life
+from support.supervision_world import captured, life
 
 from genagent_protocol.reasons import ExitReason
+from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision.effects import Emit
-from genagent_protocol.supervision.rows import Row, row, rows
+from genagent_protocol.supervision.table import child_of, handle_of
 
 SHOWN = {
     "launched": "starting",
@@ -38,36 +38,41 @@ SHOWN = {
 @pytest.mark.parametrize("phase", SHOWN)
 def test_every_phase_has_a_word(phase: str) -> None:
     """An operator sees one of six words, and each of them can occur."""
-    (only,) = rows(run(*PHASES[phase]))
+    (only,) = run(*PHASES[phase]).children.values()
 
     assert only.phase == SHOWN[phase]
 
 
-def test_a_row_shows_identities_and_reasons() -> None:
-    """Enough to find the process and to know why it is not there."""
+def test_a_child_keeps_the_reason_of_its_last_life() -> None:
+    """Enough to know why there is no process."""
     daemon = Rehearsal()
     daemon.run_agent(start(restart=NEVER))
     daemon.tell(dies(11), drained())
 
-    assert row(daemon.table, key_of("a")) == Row(
-        name="a",
-        incarnation=life(1),
-        phase="failed",
-        pid=None,
-        group=None,
-        restart="permanent",
-        restarts=0,
-        reason=ExitReason("signal:11"),
-        error=None,
-    )
+    (only,) = daemon.table.children.values()
+    assert (only.last, only.reason, only.error) == (life(1), ExitReason("signal:11"), None)
+    assert handle_of(daemon.table, only) is None
+    assert child_of(daemon.table, life(1)) is None
 
 
-def test_rows_come_in_the_order_in_which_names_were_taken() -> None:
+def test_a_living_incarnation_leads_to_its_child() -> None:
+    """By the incarnation alone, and never from another boot."""
+    daemon = Rehearsal()
+    daemon.run_agent(start())
+
+    child = child_of(daemon.table, life(1))
+
+    assert child is not None
+    assert handle_of(daemon.table, child) == captured(1)
+    assert child_of(daemon.table, Incarnation(BootId("f" * 16), 1)) is None
+    assert child_of(daemon.table, life(2)) is None
+
+
+def test_children_come_in_the_order_in_which_names_were_taken() -> None:
     """A list that jumps about cannot be read twice."""
     daemon = Rehearsal(start("1", name="b"), start("2", name="a"), start("3", name="c"))
 
-    assert [r.name for r in rows(daemon.table)] == ["b", "a", "c"]
-    assert row(daemon.table, key_of("nobody")) is None
+    assert [child.terms.name for child in daemon.table.children.values()] == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize("phase", PHASES)
