@@ -185,6 +185,7 @@ class _Looped:
         self._on_message = on_message
         self._monitor = _Monitor(made, events)
         self._scheduled = False
+        self._gone: list[int] = []
         self.closed = False
         #: Messages that were not two frames; counted, dropped, and the connection lives.
         self.bad_frames = 0
@@ -208,8 +209,16 @@ class _Looped:
     def _read(self) -> None:
         if self.closed:
             return
+        # What is known to be gone was known before this batch: when nothing is left to
+        # read now, everything that the gone peer had sent has been handed over.
+        gone, self._gone = self._gone, []
         if self._take(BATCH) == BATCH:
+            self._gone = gone + self._gone
             self._look_again()
+            return
+        for fd in gone:
+            if not self._is_closed():
+                self._tell_gone(fd)
 
     def _take(self, most: int) -> int:
         taken = 0
@@ -232,7 +241,12 @@ class _Looped:
         if self.closed:
             return
         for event in self._monitor.events():
-            self._happened(event)
+            if event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._opened()
+            else:
+                self._ended()
+                self._gone.append(event.fd)
+                self._look_again()
             if self._is_closed():
                 return
 
@@ -240,7 +254,13 @@ class _Looped:
         """Ask anew: whoever was just told something may have closed the socket."""
         return self.closed
 
-    def _happened(self, event: _Event) -> None:
+    def _opened(self) -> None:
+        """The peer has shaken hands."""
+
+    def _ended(self) -> None:
+        """A peer is gone, and what it had sent may still wait to be read."""
+
+    def _tell_gone(self, fd: int) -> None:
         raise NotImplementedError
 
     def _send(self, frames: list[bytes]) -> None:
@@ -281,11 +301,8 @@ class Listener(_Looped):
         self._on_gone = on_gone
         super().__init__(made, on_message, zmq.EVENT_DISCONNECTED)
 
-    def _happened(self, event: _Event) -> None:
-        # Everything this peer had sent comes before the news that it is gone.
-        self.read_to_end()
-        if not self.closed:
-            self._on_gone(event.fd)
+    def _tell_gone(self, fd: int) -> None:
+        self._on_gone(fd)
 
     def send(self, route: bytes, header: bytes, body: bytes) -> bool:
         """Send to one peer; False when it is gone, and then nothing was sent."""
@@ -323,15 +340,15 @@ class Connection(_Looped):
         super().__init__(made, on_message, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         made.connect(f"ipc://{path}")
 
-    def _happened(self, event: _Event) -> None:
-        if event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self.open = True
-            self._on_open()
-            return
+    def _opened(self) -> None:
+        self.open = True
+        self._on_open()
+
+    def _ended(self) -> None:
         self.open = False
-        self.read_to_end()
-        if not self.closed:
-            self._on_gone()
+
+    def _tell_gone(self, fd: int) -> None:  # noqa: ARG002  # there is only one peer
+        self._on_gone()
 
     def send(self, header: bytes, body: bytes) -> bool:
         """Send; False when there is no live connection, and then nothing was sent."""
