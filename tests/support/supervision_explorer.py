@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from support.supervision_world import BOOT, PLACE, World, happen, life, perform, possible
-
 from genagent_protocol.supervision import rules
 from genagent_protocol.supervision.inputs import (
     ChannelDrained,
@@ -22,6 +20,7 @@ from genagent_protocol.supervision.inputs import (
     Signalled,
 )
 from genagent_protocol.supervision.table import Table, empty, whereis
+from support.supervision_world import BOOT, PLACE, World, happen, life, perform, possible
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ for operators are left out here.
 from __future__ import annotations
 
 import pytest
-from support.supervision_phases import GIVEN, PHASES, run
 
 from genagent_protocol.errors import InvalidTransition
 from genagent_protocol.supervision import rules
@@ -26,6 +25,7 @@ from genagent_protocol.supervision.effects import (
 )
 from genagent_protocol.supervision.inputs import Input
 from genagent_protocol.supervision.table import Table
+from support.supervision_phases import GIVEN, PHASES, run
 
 ALL = " ".join(PHASES)
 

@@ -7,8 +7,6 @@ for each monitor, every call answered once, no name held by two, nothing left.
 from __future__ import annotations
 
 import pytest
-from support.supervision_explorer import explore, opening
-from support.supervision_phases import ONCE, demonitor, monitor, start, stop
 
 from genagent_protocol.supervision.inputs import (
     ClientGone,
@@ -18,6 +16,8 @@ from genagent_protocol.supervision.inputs import (
     ShutdownForced,
     ShutdownRequested,
 )
+from support.supervision_explorer import explore, opening
+from support.supervision_phases import ONCE, demonitor, monitor, start, stop
 
 OPEN = GroupOpenRequested(call="open", client=1)
 CLOSE = GroupCloseRequested(call="close", client=1, group=1)

@@ -5,19 +5,6 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from support.supervision_phases import (
-    born,
-    demonitor,
-    dies,
-    drained,
-    exits,
-    monitor,
-    passes,
-    start,
-    stop,
-)
-from support.supervision_rehearsal import Rehearsal, position
-from support.supervision_world import captured, life
 
 from genagent_protocol.errors import InvalidTransition
 from genagent_protocol.reasons import ExitReason
@@ -49,6 +36,19 @@ from genagent_protocol.supervision.inputs import (
     Timer,
 )
 from genagent_protocol.supervision.verdicts import OWN_REASONS
+from support.supervision_phases import (
+    born,
+    demonitor,
+    dies,
+    drained,
+    exits,
+    monitor,
+    passes,
+    start,
+    stop,
+)
+from support.supervision_rehearsal import Rehearsal, position
+from support.supervision_world import captured, life
 
 
 def watched() -> Rehearsal:

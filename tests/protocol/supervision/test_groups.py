@@ -3,20 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.supervision_phases import (
-    NEVER,
-    ONCE,
-    born,
-    dies,
-    drained,
-    exits,
-    monitor,
-    passes,
-    start,
-    stop,
-)
-from support.supervision_rehearsal import Rehearsal, position
-from support.supervision_world import captured, life
 
 from genagent_protocol.reasons import NOT_FOUND, SHUTDOWN, ExitReason
 from genagent_protocol.supervision.effects import (
@@ -40,6 +26,20 @@ from genagent_protocol.supervision.inputs import (
     Input,
     ShutdownRequested,
 )
+from support.supervision_phases import (
+    NEVER,
+    ONCE,
+    born,
+    dies,
+    drained,
+    exits,
+    monitor,
+    passes,
+    start,
+    stop,
+)
+from support.supervision_rehearsal import Rehearsal, position
+from support.supervision_world import captured, life
 
 OPEN = GroupOpenRequested(call="open", client=1)
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
+from genagent_protocol.supervision.effects import Launch, NotStarted, Started, Stopped
+from genagent_protocol.supervision.inputs import AgentReady, Input
+from genagent_protocol.supervision.table import whereis
 from support.supervision_phases import (
     NEVER,
     ONCE,
@@ -15,10 +19,6 @@ from support.supervision_phases import (
 )
 from support.supervision_rehearsal import Rehearsal
 from support.supervision_world import captured, life
-
-from genagent_protocol.supervision.effects import Launch, NotStarted, Started, Stopped
-from genagent_protocol.supervision.inputs import AgentReady, Input
-from genagent_protocol.supervision.table import whereis
 
 
 def test_of_200_simultaneous_starts_of_a_name_exactly_one_succeeds() -> None:

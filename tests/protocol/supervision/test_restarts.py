@@ -5,19 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.supervision_phases import (
-    born,
-    dies,
-    drained,
-    exits,
-    key_of,
-    monitor,
-    passes,
-    start,
-    stop,
-)
-from support.supervision_rehearsal import Rehearsal, position
-from support.supervision_world import NO_PROCESS, REFUSAL, captured, life
 
 from genagent_protocol.supervision.effects import (
     Answer,
@@ -37,6 +24,19 @@ from genagent_protocol.supervision.inputs import (
 from genagent_protocol.supervision.table import whereis
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagent_protocol.supervision.verdicts import Restart, next_restart
+from support.supervision_phases import (
+    born,
+    dies,
+    drained,
+    exits,
+    key_of,
+    monitor,
+    passes,
+    start,
+    stop,
+)
+from support.supervision_rehearsal import Rehearsal, position
+from support.supervision_world import NO_PROCESS, REFUSAL, captured, life
 
 
 def policy(kind: RestartKind = "permanent", max_restarts: int = 3) -> RestartPolicy:

@@ -3,20 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.supervision_phases import (
-    NEVER,
-    ONCE,
-    born,
-    dies,
-    drained,
-    exits,
-    monitor,
-    passes,
-    start,
-    stop,
-)
-from support.supervision_rehearsal import Rehearsal
-from support.supervision_world import life
 
 from genagent_protocol.reasons import SHUTDOWN, ExitReason
 from genagent_protocol.supervision.effects import (
@@ -36,6 +22,20 @@ from genagent_protocol.supervision.inputs import (
     ShutdownRequested,
     Timer,
 )
+from support.supervision_phases import (
+    NEVER,
+    ONCE,
+    born,
+    dies,
+    drained,
+    exits,
+    monitor,
+    passes,
+    start,
+    stop,
+)
+from support.supervision_rehearsal import Rehearsal
+from support.supervision_world import life
 
 GRACEFUL = ShutdownRequested(grace_ms=9_000)
 DRAINING = ShutdownRequested(grace_ms=9_000, drains=True)

@@ -3,19 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from support.supervision_phases import (
-    ONCE,
-    born,
-    dies,
-    drained,
-    exits,
-    monitor,
-    passes,
-    start,
-    stop,
-)
-from support.supervision_rehearsal import Rehearsal, position
-from support.supervision_world import NO_CHANNEL, NO_PROCESS, REFUSAL, STUCK, captured, life
 
 from genagent_protocol.reasons import StartError
 from genagent_protocol.supervision.effects import (
@@ -39,6 +26,19 @@ from genagent_protocol.supervision.inputs import (
     ShutdownRequested,
     Timer,
 )
+from support.supervision_phases import (
+    ONCE,
+    born,
+    dies,
+    drained,
+    exits,
+    monitor,
+    passes,
+    start,
+    stop,
+)
+from support.supervision_rehearsal import Rehearsal, position
+from support.supervision_world import NO_CHANNEL, NO_PROCESS, REFUSAL, STUCK, captured, life
 
 
 def error_of(daemon: Rehearsal, call: str = "start") -> StartError:

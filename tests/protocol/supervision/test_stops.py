@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from genagent_protocol.reasons import NOT_FOUND, SHUTDOWN, ExitReason
+from genagent_protocol.supervision.effects import (
+    Answer,
+    ArmDeadline,
+    AskToStop,
+    Kill,
+    Launch,
+    Refused,
+    SendDown,
+    Stopped,
+)
+from genagent_protocol.supervision.inputs import GroupOpenRequested, Timer
 from support.supervision_phases import (
     NEVER,
     ONCE,
@@ -16,19 +28,6 @@ from support.supervision_phases import (
 )
 from support.supervision_rehearsal import Rehearsal, position
 from support.supervision_world import life
-
-from genagent_protocol.reasons import NOT_FOUND, SHUTDOWN, ExitReason
-from genagent_protocol.supervision.effects import (
-    Answer,
-    ArmDeadline,
-    AskToStop,
-    Kill,
-    Launch,
-    Refused,
-    SendDown,
-    Stopped,
-)
-from genagent_protocol.supervision.inputs import GroupOpenRequested, Timer
 
 
 def test_a_stop_asks_first_and_arms_the_agents_own_window() -> None:

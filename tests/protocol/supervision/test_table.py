@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from genagent_protocol.reasons import ExitReason
+from genagent_protocol.refs import BootId, Incarnation
+from genagent_protocol.supervision.effects import Emit
+from genagent_protocol.supervision.table import child_of, handle_of
 from support.supervision_phases import (
     NEVER,
     PHASES,
@@ -13,11 +18,6 @@ from support.supervision_phases import (
 )
 from support.supervision_rehearsal import Rehearsal
 from support.supervision_world import captured, life
-
-from genagent_protocol.reasons import ExitReason
-from genagent_protocol.refs import BootId, Incarnation
-from genagent_protocol.supervision.effects import Emit
-from genagent_protocol.supervision.table import child_of, handle_of
 
 SHOWN = {
     "launched": "starting",
