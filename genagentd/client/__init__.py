@@ -1,1 +1,1 @@
-"""What programs use: captured handles, mailboxes, and calls by name."""
+"""Clients: the two shells over one conversation with the daemon."""

@@ -1,0 +1,189 @@
+"""What callers may pass, checked before anything is minted or sent.
+
+Whatever is wrong with an argument is a `UsageError` that names it, the value's path
+and the limit; whatever passes here is frozen and fits a message.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol, TypeAlias
+
+from genagent_protocol import codec, schema
+from genagent_protocol.errors import TooLarge, UsageError
+from genagent_protocol.plain import FrozenDict, NotPlain, Plain, encoded_size, freeze
+from genagent_protocol.reasons import PayloadTooLarge
+from genagent_protocol.refs import (
+    Address,
+    AgentHandle,
+    MailboxAddress,
+    MalformedIdentity,
+    RequestRef,
+)
+
+#: What a queued request does when its agent halts.
+OnHalt: TypeAlias = Literal["queue", "fail"]
+#: The most bytes a name may have: it travels with every message about its agent.
+MAX_NAME_BYTES = 1024
+
+
+class Addressed(Protocol):
+    """A mailbox of a client."""
+
+    @property
+    def address(self) -> MailboxAddress:
+        """Where its messages go."""
+
+
+#: Where messages may be sent: a mailbox, its address, or an agent.
+Recipient: TypeAlias = Addressed | MailboxAddress | AgentHandle
+
+
+class Own:
+    """The calling client's own mailbox: the default recipient."""
+
+    def __repr__(self) -> str:
+        return "OWN"
+
+
+OWN = Own()
+
+
+def frozen(value: object, what: str) -> Plain:
+    """Return *value* deeply frozen.
+
+    Raises:
+        UsageError: something in it cannot cross a process border.
+    """
+    try:
+        return freeze(value)
+    except NotPlain as error:
+        raise UsageError(f"{what}: {error}") from None
+
+
+def agent_name(value: object) -> Plain:
+    """Return *value* as the name of an agent. A handle is a name like any other.
+
+    Raises:
+        UsageError: it cannot be a name.
+    """
+    name = frozen(schema.dump(value) if isinstance(value, AgentHandle) else value, "name")
+    if encoded_size(name) > MAX_NAME_BYTES:
+        raise UsageError(f"name: {encoded_size(name)} bytes, the limit is {MAX_NAME_BYTES}")
+    return name
+
+
+def payload(value: object, what: str) -> Plain:
+    """Return *value* frozen, if one message can hold it.
+
+    Raises:
+        TooLarge: it is over the limit.
+        UsageError: something in it cannot cross a process border.
+    """
+    found = frozen(value, what)
+    size = encoded_size(found)
+    if size > codec.MAX_PAYLOAD_BYTES:
+        raise TooLarge(
+            f"{what}: {size} bytes, the limit is {codec.MAX_PAYLOAD_BYTES}",
+            PayloadTooLarge(size_bytes=size, limit_bytes=codec.MAX_PAYLOAD_BYTES),
+        )
+    return found
+
+
+def prompt(value: object) -> str:
+    """Return *value* if it is text that one message can hold; raises as `payload`."""
+    if not isinstance(value, str):
+        raise UsageError(f"prompt: text is wanted, not {type(value).__name__}")
+    found = payload(value, "prompt")
+    assert isinstance(found, str)
+    return found
+
+
+def mapping(value: object, what: str) -> FrozenDict:
+    """Return *value* if it is a mapping from text to plain values; raises as `payload`."""
+    found = payload(value, what)
+    if not isinstance(found, FrozenDict):
+        raise UsageError(f"{what}: a mapping is wanted, not {type(value).__name__}")
+    return found
+
+
+def request_ref(value: object) -> RequestRef:
+    """Return *value*, a ref or its text.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(value, RequestRef):
+        return value
+    if not isinstance(value, str):
+        raise UsageError(f"ref: a request ref is wanted, not {type(value).__name__}")
+    try:
+        return RequestRef.parse(value)
+    except MalformedIdentity as error:
+        raise UsageError(f"ref: {error}") from None
+
+
+def on_halt(value: object) -> OnHalt:
+    """Return *value*, `queue` or `fail`.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if value == "queue":
+        return "queue"
+    if value == "fail":
+        return "fail"
+    raise UsageError(f"on_halt: 'queue' or 'fail' is wanted, not {value!r}")
+
+
+def captured(value: object, place: str) -> AgentHandle:
+    """Return *value*, a handle of an agent of this *place*.
+
+    Raises:
+        UsageError: it is no handle, or a handle of another host or runtime directory.
+    """
+    if not isinstance(value, AgentHandle):
+        raise UsageError(
+            f"a captured handle is wanted, not {type(value).__name__}: whereis(name) returns one"
+        )
+    if value.place != place:
+        raise UsageError(
+            f"the handle is not local: its agent lives at {value.place}, "
+            f"and this client is connected to {place}"
+        )
+    return value
+
+
+def recipient(value: object, what: str, place: str) -> Address:
+    """Return the address that *value* stands for.
+
+    Raises:
+        UsageError: it is neither a mailbox nor an agent of this *place*.
+    """
+    if isinstance(value, AgentHandle):
+        return captured(value, place).incarnation
+    if isinstance(value, MailboxAddress):
+        return value
+    address: Any = getattr(value, "address", None)
+    if isinstance(address, MailboxAddress):
+        return address
+    raise UsageError(
+        f"{what}: a mailbox, its address or an agent handle is wanted, not {type(value).__name__}"
+    )
+
+
+def stream_target(value: object, place: str) -> Address | None:
+    """Return the address events go to, or None for nowhere; raises as `recipient`."""
+    return None if value is None else recipient(value, "stream_to", place)
+
+
+def timeout(value: object) -> int | None:
+    """Return *value*: milliseconds that are not negative, or None for no limit.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if value is None:
+        return None
+    if type(value) is not int or value < 0:
+        raise UsageError(f"timeout_ms: milliseconds that are not negative, or None, not {value!r}")
+    return value

@@ -1,0 +1,243 @@
+"""The shell for code without a loop: no thread of its own, and one lock.
+
+Several threads may use one client at once. Whoever has to wait while nobody reads
+becomes the reader, for all: it sleeps on the descriptors without the lock, takes in
+what arrives, and wakes those whose news it was. Nothing is read while nobody waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from genagent_protocol.envelopes import Welcome
+from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
+from genagentd.channels import BlockingConnection
+from genagentd.client import calls, liveness
+from genagentd.client.boxes import Box, Matching, Message
+from genagentd.client.conversation import Conversation
+from genagentd.client.waiting import Script, Waiting
+
+T = TypeVar("T")
+
+
+class BlockingShell:
+    """One connection to the daemon, shared by the threads of one process."""
+
+    def __init__(self, path: str, timeout_ms: int) -> None:
+        """Connect and introduce ourselves.
+
+        Raises:
+            NotReachable: no daemon answers there in time.
+            VersionMismatch: we share no version with it.
+        """
+        self._pid = os.getpid()
+        self._path = path
+        self._changed = threading.Condition(threading.Lock())
+        #: The thread that sleeps on the descriptors for all.
+        self._reader: int | None = None
+        self.closed = False
+        self.talk = Conversation()
+        self.local = False
+        self._connection = BlockingConnection(path, timeout_ms)
+        self._poke = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        for descriptor in (*self._connection.descriptors, self._poke):
+            self._poll.register(descriptor, select.POLLIN)
+        try:
+            self.do(Conversation.hello)
+            self._welcomed(timeout_ms)
+        except BaseException:
+            self.close(linger_ms=0)
+            raise
+
+    def _welcomed(self, timeout_ms: int) -> Welcome:
+        if self.wait(self.talk.welcome, _deadline(timeout_ms)) and not self.talk.ended:
+            return self.talk.welcome.value()
+        raise NotReachable(
+            f"the daemon at {self._path} did not answer within {timeout_ms} ms; "
+            "look at it with: genagentd status"
+        )
+
+    # --- what callers use
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process made the connection (and not one that forked it off)."""
+        return os.getpid() == self._pid
+
+    def check(self) -> None:
+        """Refuse a use that cannot work.
+
+        Raises:
+            UsageError: the client is closed, or was made by another process.
+        """
+        # A forked child must not even touch the lock: some thread may have held it.
+        if not self.owned:
+            raise UsageError("this client was made before a fork; make a new one in the child")
+        if self.closed:
+            raise UsageError("this client is closed")
+
+    def do(self, action: Callable[[Conversation], T]) -> T:
+        """Do something that waits for nothing."""
+        self.check()
+        with self._changed:
+            try:
+                return action(self.talk)
+            finally:
+                self._flush()
+
+    def run(self, script: Script[T], timeout_ms: int | None) -> T:
+        """Run one call to its end.
+
+        Raises:
+            CallTimeout: it took longer than *timeout_ms*; its effect is unknown.
+        """
+        self.check()
+        deadline = _deadline(timeout_ms)
+        while True:
+            try:
+                waiting = self._step(script)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            in_time = False
+            try:
+                in_time = self.wait(waiting, deadline)
+            finally:
+                if not in_time:
+                    self._give_up(waiting, timeout_ms)
+
+    def _step(self, script: Script[T]) -> Waiting[Any]:
+        with self._changed:
+            try:
+                return next(script)
+            finally:
+                self._flush()
+
+    def _give_up(self, waiting: Waiting[Any], timeout_ms: int | None) -> None:
+        with self._changed:
+            self.talk.give_up(waiting)
+            waiting.fail(CallTimeout(waiting.what, timeout_ms or 0))
+
+    def receive(self, box: Box, matching: Matching, timeout_ms: int | None) -> Message | None:
+        """Return the first message that matches, or None when none came in time."""
+        self.check()
+        with self._changed:
+            waiting = box.expect(matching, "receive")
+            self.talk.looked()
+            self._flush()
+        try:
+            if not self.wait(waiting, _deadline(timeout_ms)):
+                return None
+            message = waiting.value()
+            box.taken(waiting)
+            return message
+        finally:
+            with self._changed:
+                box.give_up(waiting)
+
+    # --- waiting
+
+    def wait(self, waiting: Waiting[Any], deadline: float | None) -> bool:
+        """Wait until *waiting* is settled; False when the deadline passed first."""
+        while True:
+            with self._changed:
+                if not waiting.done:
+                    self._take_in()
+                if waiting.done:
+                    return True
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                if self.closed:
+                    waiting.fail(UsageError(f"{waiting.what}: this client was closed meanwhile"))
+                    return True
+                if self._reader is not None:
+                    self._changed.wait(left)
+                    continue
+            self._read(left)
+
+    def _read(self, left_s: float | None) -> None:
+        """Sleep as the one reader until something may have arrived."""
+        me = threading.get_ident()
+        try:
+            with self._changed:
+                if self._reader is not None or self.closed:
+                    return
+                # Once more, or what came since could have taken the edge with it.
+                if self._take_in():
+                    return
+                self._reader = me
+            self._poll.poll(None if left_s is None else left_s * 1000)
+        finally:
+            # A Ctrl-C may arrive anywhere in here, and the others must go on.
+            if self._reader == me:
+                with self._changed:
+                    self._reader = None
+                    with contextlib.suppress(BlockingIOError):
+                        os.eventfd_read(self._poke)
+                    self._take_in()
+                    self._changed.notify_all()
+
+    def _take_in(self) -> bool:
+        """Take in all that has arrived; True if it was anything. Who sleeps for it is woken."""
+        took = False
+        while self._connection.open:
+            before = self._connection.bad_frames
+            found = self._connection.receive(0)
+            for message in found:
+                if not self.talk.welcome.done:
+                    self.local = liveness.same_pid_namespace(message.peer.pid)
+                self.talk.take(message.header, message.body)
+            if not found and self._connection.bad_frames == before:
+                break
+            took = True
+        if not self._connection.open and not self.talk.ended:
+            self.talk.end()
+            took = True
+        self._send_all()
+        if took:
+            self._changed.notify_all()
+            if self._reader is not None:
+                os.eventfd_write(self._poke, 1)
+        return took
+
+    def _flush(self) -> None:
+        self._send_all()
+        if self._reader is not None:
+            # Sending may have swallowed the edge that the reader sleeps on.
+            self._take_in()
+
+    def _send_all(self) -> None:
+        for frames in self.talk.outgoing():
+            self._connection.send(frames.header, frames.body)
+
+    # --- the end
+
+    def close(self, linger_ms: int) -> None:
+        """End the connection, when the daemon has read what was sent or *linger_ms* passed."""
+        if not self.owned or self.closed:
+            return
+        if linger_ms and self.talk.unconfirmed:
+            # An answer proves that all of it was read. Without one there is nothing to wait for.
+            with contextlib.suppress(CallError):
+                self.run(calls.ping(self.talk), linger_ms)
+        with self._changed:
+            self.closed = True
+            while self._reader is not None:
+                os.eventfd_write(self._poke, 1)
+                self._changed.wait()
+            self.talk.end()
+            self._connection.close()
+            os.close(self._poke)
+            self._changed.notify_all()
+
+
+def _deadline(timeout_ms: int | None) -> float | None:
+    return None if timeout_ms is None else time.monotonic() + timeout_ms / 1000

@@ -1,0 +1,102 @@
+"""Mailboxes as callers hold them, in both shells.
+
+A mailbox dies with its connection. What arrived before that can still be received;
+then `receive` raises instead of waiting for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+
+from genagent_protocol.refs import MailboxAddress
+from genagentd.client import arguments
+from genagentd.client.blocking import BlockingShell
+from genagentd.client.boxes import Box, Matching, Message, anything
+from genagentd.client.looped import LoopedShell
+
+
+class Mailbox:
+    """A further mailbox of one client: messages in the order in which they arrived."""
+
+    def __init__(self, shell: BlockingShell, box: Box) -> None:
+        self._shell = shell
+        self.box = box
+        self.address: MailboxAddress = shell.talk.address(box)
+
+    def receive(
+        self, timeout_ms: int | None = None, *, matching: Matching = anything
+    ) -> Message | None:
+        """Return and remove the first message, or the first that matches; None after the limit.
+
+        The others keep their order. *matching* is called while the client is locked:
+        it looks at the message and does nothing else.
+
+        Raises:
+            DaemonLost: the connection is over and nothing that matches is left.
+            UsageError: the mailbox is closed.
+        """
+        return self._shell.receive(self.box, matching, arguments.timeout(timeout_ms))
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield what arrives, in that order, without end; raises as `receive`."""
+        while (message := self.receive()) is not None:
+            yield message
+
+    def __len__(self) -> int:
+        return len(self.box)
+
+    def close(self) -> None:
+        """Drop what is here and what will come."""
+        if not self.box.closed and not self._shell.closed:
+            self._shell.do(lambda talk: talk.close_box(self.box))
+
+    def __enter__(self) -> Mailbox:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class AsyncMailbox:
+    """`Mailbox` for asyncio: the same calls, awaited."""
+
+    def __init__(self, shell: LoopedShell, box: Box) -> None:
+        self._shell = shell
+        self.box = box
+        self.address: MailboxAddress = shell.talk.address(box)
+
+    async def receive(
+        self, timeout_ms: int | None = None, *, matching: Matching = anything
+    ) -> Message | None:
+        """As `Mailbox.receive`."""
+        return await self._shell.receive(self.box, matching, arguments.timeout(timeout_ms))
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Yield what arrives, in that order, without end; raises as `receive`."""
+        while (message := await self.receive()) is not None:
+            yield message
+
+    def __len__(self) -> int:
+        return len(self.box)
+
+    async def close(self) -> None:
+        """As `Mailbox.close`; it suspends nobody."""
+        if not self.box.closed and not self._shell.closed:
+            self._shell.do(lambda talk: talk.close_box(self.box))
+
+    async def __aenter__(self) -> AsyncMailbox:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
