@@ -381,6 +381,9 @@ class BlockingConnection:
         self.bad_frames = 0
         self.open = False
         self.closed = False
+        #: What becomes readable when `receive(0)` may find something. Edge-triggered: wait
+        #: for them only after `receive(0)` found nothing, and look again after every send.
+        self.descriptors = (int(self._socket.get(zmq.FD)), int(self._monitor.pair.get(zmq.FD)))
         self._socket.connect(f"ipc://{path}")
         self._shake_hands(path, timeout_ms)
 

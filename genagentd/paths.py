@@ -100,6 +100,18 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
     return Places(run, run if chosen else _default_state(environ))
 
 
+def socket_in(run_dir: str | Path | None) -> str:
+    """Return where the daemon of *run_dir* is reached, or the one of the environment.
+
+    Raises:
+        UsageError: a directory from the environment is not absolute.
+    """
+    if run_dir is None:
+        return places().socket
+    run = Path(run_dir).absolute()
+    return Places(run, run).socket
+
+
 def _absolute(text: str, variable: str) -> Path:
     path = Path(text)
     if not path.is_absolute():

@@ -2,7 +2,8 @@
 
 GenAgentError
 ├── UsageError            the caller broke a precondition; nothing was sent
-│   └── SendBufferFull    this client has too much unsent; nothing was sent, no ref minted
+│   ├── SendBufferFull    this client has too much unsent; nothing was sent, no ref minted
+│   └── TooLarge          a prompt or event over the limit; nothing was sent, no ref minted
 ├── Refused               the agent or the daemon said no; `reason` is the typed answer
 │   └── StartFailed       an agent could not be started; nothing of it is left
 ├── TurnFailed            an `ask` was accepted and its turn failed; `reason` says why
@@ -24,7 +25,7 @@ and the facts in it are attributes too.
 
 from __future__ import annotations
 
-from genagent_protocol.reasons import ExitReason, Failure, StartError
+from genagent_protocol.reasons import ExitReason, Failure, PayloadTooLarge, StartError
 
 
 class GenAgentError(Exception):
@@ -40,6 +41,14 @@ class SendBufferFull(UsageError):
 
     Read your mailbox or wait for the daemon to take what is there, then try again.
     """
+
+
+class TooLarge(UsageError):
+    """Something is larger than one message may hold; `reason` has its size and the limit."""
+
+    def __init__(self, message: str, reason: PayloadTooLarge) -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 class Refused(GenAgentError):
@@ -89,11 +98,16 @@ class ProcessDown(CallError):
 
 
 class DaemonLost(CallError):
-    """The connection to the daemon ended before the answer. Its agents end with it."""
+    """The connection to the daemon ended before the answer. Its agents end with it.
 
-    def __init__(self, call: str) -> None:
+    `fate` says what is known of the call: that nothing was sent, if the connection
+    had ended before; otherwise that its effect is unknown.
+    """
+
+    def __init__(self, call: str, *, fate: str = "its effect is unknown") -> None:
         self.call = call
-        super().__init__(f"{call}: the connection to the daemon was lost; its effect is unknown")
+        self.fate = fate
+        super().__init__(f"{call}: the connection to the daemon was lost; {fate}")
 
 
 class NotReachable(GenAgentError):
