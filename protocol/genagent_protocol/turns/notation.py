@@ -66,7 +66,7 @@ def _write(value: object, names: Mapping[object, str]) -> str:
         case None | bool() | int() | float() | str() | bytes():
             return repr(value)
         case _ if type(value).__name__ in RECORDS:
-            return _write_record(value, names)
+            return names.get(value) or _write_record(value, names)
         case _:
             return repr(repr(value))
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import TypeGuard, get_args
 
 from genagent_protocol.bounds import Limits
-from genagent_protocol.refs import RequestRef
 from genagent_protocol.turns.inputs import (
     FromAbove,
     FromCallback,
@@ -41,17 +40,13 @@ _INPUTS: tuple[type, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Short names that stand for refs in a recording that people read."""
+    """Short names that stand for refs and records in a recording that people read."""
 
-    refs: Mapping[str, RequestRef] = field(default_factory=dict)
-
-    def reading(self) -> Mapping[str, object]:
-        """Return what each name stands for."""
-        return dict(self.refs)
+    values: Mapping[str, object] = field(default_factory=dict)
 
     def writing(self) -> Mapping[object, str]:
-        """Return what each ref is called."""
-        return {ref: name for name, ref in self.refs.items()}
+        """Return what each value is called."""
+        return {value: name for name, value in self.values.items()}
 
 
 NO_NAMES = Names()
@@ -127,7 +122,7 @@ def read_input(text: str, names: Names = NO_NAMES) -> Input:
     Raises:
         Unreadable: it spells something else.
     """
-    given = read(text, names.reading())
+    given = read(text, names.values)
     if not _is_input(given):
         raise Unreadable(f"{text!r} is no input")
     return given
