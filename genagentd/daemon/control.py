@@ -98,9 +98,7 @@ class Daemon:
                 if self._board.telemetry_watched:
                     self._board.say(port, envelopes.TelemetryWanted(on=True))
             case envelopes.StartRefused():
-                self._feed(
-                    inputs.AgentRefused(incarnation, self._with_log(incarnation, said.error))
-                )
+                self._feed(inputs.AgentRefused(incarnation, said.error))
             case envelopes.Exiting():
                 self._account(port, said)
                 self._feed(inputs.ExitSaid(incarnation, said.reason))

@@ -297,6 +297,8 @@ class Switchboard:
 
     def _post(self, to: Sender, parcel: Parcel) -> bool:
         """Send or queue; False when an agent's inbox is full."""
+        if isinstance(to, Client) and to.cut_off:
+            return True  # Nothing follows the word that it was cut off.
         if to.outbox.passes():
             to.outbox.passed(parcel)
             self._send(to, parcel)

@@ -1,0 +1,312 @@
+"""The switchboard hands on what it never reads, in order, and says what it could not do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genagent_protocol import codec, envelopes, schema
+from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
+from genagent_protocol.refs import BootId, Incarnation, RequestRef
+from genagentd.channels import Connection, Listener, Message
+from genagentd.daemon import switchboard
+from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
+
+BOOT = BootId("0123456789abcdef")
+AGENT = Incarnation(BOOT, 1)
+
+
+async def until(fact: Callable[[], object], what: str) -> None:
+    """Let the loop run until *fact* holds."""
+    async with asyncio.timeout(30):
+        while not fact():
+            await asyncio.sleep(0)
+
+
+@dataclass
+class Person:
+    """A client at the other end of the wire."""
+
+    connection: Connection
+    heard: list[tuple[Header, bytes]] = field(default_factory=list)
+    gone: bool = False
+
+    def says(self, to: str, kind: str, body: bytes, ref: str | None = None) -> None:
+        header = Header(kind, to, ref=ref, size=len(body))
+        assert self.connection.send(encode_header(header), body)
+
+    def tells(self, envelope: object, to: str = DAEMON, ref: str | None = None) -> None:
+        self.says(to, schema.tag_of(type(envelope)), codec.encode(envelope), ref)
+
+    @property
+    def envelopes(self) -> list[Any]:
+        return [e for _, body in self.heard for e in codec.decode(envelopes.ToClient, body)]
+
+
+@dataclass
+class House:
+    """A switchboard with one agent, whose process is this one, and what it reported."""
+
+    board: Switchboard
+    port: Port
+    agent: Listener
+    path: str
+    heard: list[Message] = field(default_factory=list)
+    control: list[tuple[Sender, bytes]] = field(default_factory=list)
+    gone: list[Client] = field(default_factory=list)
+    abuse: list[str] = field(default_factory=list)
+    people: list[Person] = field(default_factory=list)
+
+    async def person(self, *, welcome: bool = True) -> Person:
+        heard: list[tuple[Header, bytes]] = []
+        opened = asyncio.Event()
+        connection = Connection(
+            self.path,
+            lambda m: heard.append((decode_header(m.header), m.body)),
+            opened.set,
+            lambda: None,
+        )
+        await opened.wait()
+        person = Person(connection, heard)
+        self.people.append(person)
+        if welcome:
+            before = len(self.control)
+            person.tells(envelopes.Ping(call=1))
+            await until(lambda: len(self.control) > before, "it was heard")
+            sender = self.control[-1][0]
+            assert isinstance(sender, Client)
+            sender.welcome = True
+        return person
+
+    def client(self, person: Person) -> Client:
+        return [s for s, _ in self.control if isinstance(s, Client)][self.people.index(person)]
+
+    def agent_says(self, to: str, kind: str, body: bytes, **more: Any) -> None:
+        header = Header(kind, to, size=len(body), **more)
+        self.agent.send(self.heard[0].route, encode_header(header), body)
+
+    @property
+    def work(self) -> list[bytes]:
+        return [message.body for message in self.heard[1:]]
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    directory = Path(os.path.relpath(tmp_path))
+    path = str(min(directory / "s", tmp_path / "s", key=lambda p: len(str(p))))
+    reported: dict[str, Any] = {}
+    board = Switchboard(
+        BOOT,
+        path,
+        on_control=lambda sender, body: reported["house"].control.append((sender, body)),
+        on_client_gone=lambda client: reported["house"].gone.append(client),
+        on_abuse=lambda _port, detail: reported["house"].abuse.append(detail),
+    )
+    agent = Listener(path + "a", lambda m: reported["house"].heard.append(m), lambda _fd: None)
+    port = Port(AGENT, "an agent", os.getpid())
+    made = House(board, port, agent, path)
+    reported["house"] = made
+    opened = asyncio.Event()
+    port.connection = Connection(
+        path + "a", lambda m: board.hear_agent(port, m), opened.set, lambda: None
+    )
+    await opened.wait()
+    board.open_port(port)
+    board.say(port, envelopes.RefuseTurns())
+    await until(lambda: made.heard, "the agent knows the daemon's route")
+    yield made
+    for person in made.people:
+        person.connection.close()
+    board.close_port(port)
+    agent.close()
+    board.close()
+
+
+async def test_what_a_client_says_reaches_the_agent_unread_and_stamped(house: House) -> None:
+    """The body may be anything; who said it is the daemon's word, not the client's."""
+    person = await house.person()
+
+    person.says(AGENT.text, "notify", b"\xff not msgpack")
+
+    await until(lambda: house.work, "it arrived")
+    assert house.work == [b"\xff not msgpack"]
+    assert decode_header(house.heard[1].header).sender == house.client(person).text
+
+
+async def test_a_forged_sender_is_overwritten(house: House) -> None:
+    """A client cannot speak for another one."""
+    person = await house.person()
+    header = Header("notify", AGENT.text, sender=f"{BOOT}/99")
+
+    person.connection.send(encode_header(header), b"x")
+
+    await until(lambda: house.work, "it arrived")
+    assert decode_header(house.heard[1].header).sender == house.client(person).text
+
+
+async def test_what_an_agent_says_to_one_client_keeps_its_order(house: House) -> None:
+    """Admission, events and completion are worth something only in order."""
+    person = await house.person()
+    address = house.client(person).text
+
+    for number in range(2_000):
+        house.agent_says(address, "completion", b"%d" % number)
+
+    await until(lambda: len(person.heard) == 2_000, "all arrived")
+    assert [int(body) for _, body in person.heard] == list(range(2_000))
+
+
+async def test_the_daemons_word_comes_behind_what_the_agent_said(house: House) -> None:
+    """A DOWN that overtook a completion would make it look lost."""
+    person = await house.person()
+    address = house.client(person).text
+    for number in range(500):
+        house.agent_says(address, "completion", b"%d" % number)
+    await until(lambda: person.heard, "some arrived")
+
+    assert house.port.connection is not None
+    house.port.connection.read_to_end()
+    house.board.say(house.client(person), envelopes.Pong(call=1))
+
+    await until(lambda: person.heard[-1][0].kind == "pong", "the daemon was heard")
+    kinds = [header.kind for header, _ in person.heard]
+    assert kinds.index("pong") == len(kinds) - 1
+
+
+async def test_a_stranger_is_not_handed_on_before_it_was_welcomed(house: House) -> None:
+    """Without a version in common a message may mean something else."""
+    person = await house.person(welcome=False)
+
+    person.says(AGENT.text, "notify", b"x")
+    person.tells(envelopes.Ping(call=1))
+
+    await until(lambda: house.control, "the ping was heard")
+    assert house.work == []
+    assert house.board.foreign_frames == 1
+
+
+async def test_an_agent_says_only_what_agents_say(house: House) -> None:
+    """A forged DOWN would be believed by everyone who waits for one."""
+    person = await house.person()
+
+    house.agent_says(house.client(person).text, "down", b"x")
+
+    await until(lambda: house.abuse, "it was noticed")
+    assert person.heard == []
+
+
+async def test_garbage_is_counted_and_the_connection_lives(house: House) -> None:
+    """One bad program must not take another's connection, nor its own."""
+    person = await house.person()
+
+    person.connection.send(b"\xc1", b"")
+    person.connection.send(b"", b"")
+    person.says(AGENT.text, "notify", b"good")
+
+    await until(lambda: house.work, "the good one arrived")
+    assert house.board.foreign_frames == 2
+
+
+async def test_the_end_of_a_client_is_told_once_and_behind_its_last_word(house: House) -> None:
+    """A cast of a program that exits at once still counts."""
+    person = await house.person()
+    client = house.client(person)
+    person.says(AGENT.text, "notify", b"last word")
+
+    person.connection.close(linger_ms=2_000)
+
+    await until(lambda: house.gone, "its end was told")
+    assert house.work == [b"last word"]
+    assert house.gone == [client]
+
+
+async def test_agents_that_were_called_hear_that_the_caller_is_gone(house: House) -> None:
+    """Its queued asks are for nobody now."""
+    person = await house.person()
+    address = house.client(person).address
+    person.says(AGENT.text, "call", b"ask", ref="1")
+    await until(lambda: house.work, "the call arrived")
+
+    person.connection.close()
+
+    await until(lambda: len(house.work) == 2, "the agent was told")
+    assert codec.decode(envelopes.ToAgent, house.work[1]) == [envelopes.CallerDown(caller=address)]
+
+
+async def test_a_full_inbox_is_said_to_whoever_submits(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known never accepted is worth more than silence."""
+    person = await house.person()
+    small = switchboard.Capacity(max_messages=3, max_bytes=10**6, max_droppable_bytes=0)
+    house.port.outbox = switchboard.Outbox(small, window_bytes=1)
+    refs = [RequestRef(AGENT, f"{number:032x}") for number in range(6)]
+
+    for ref in refs:
+        person.says(AGENT.text, "submit", b"prompt", ref=ref.text)
+    person.says(AGENT.text, "call", b"poll", ref="77")
+
+    await until(lambda: len(person.heard) == 3, "the refusals arrived")
+    undeliverable = [e.ref for e in person.envelopes if isinstance(e, envelopes.Undeliverable)]
+    # One went out, three wait, two and the call were refused.
+    assert undeliverable == refs[4:]
+    assert person.envelopes[-1].call == 77
+
+
+async def test_a_client_that_does_not_read_loses_events_visibly_and_nothing_else(
+    house: House,
+) -> None:
+    """Events give way with a gap; completions wait."""
+    person = await house.person()
+    client = house.client(person)
+    small = switchboard.Capacity(max_messages=10**6, max_bytes=10**6, max_droppable_bytes=600)
+    client.outbox = switchboard.Outbox(small, window_bytes=1)
+    ref = RequestRef(AGENT, "0" * 32)
+    for number in range(1, 11):
+        house.agent_says(
+            client.text,
+            "event_message",
+            b"e",
+            delivery="droppable",
+            ref=ref.text,
+            first=number,
+            last=number,
+        )
+    house.agent_says(client.text, "completion", b"done", ref=ref.text)
+    await until(lambda: len(client.outbox) == 4, "they wait")
+
+    house.board.credited(client, envelopes.Credit(messages=1, bytes=10**9))
+    while len(client.outbox):
+        house.board.credited(client, envelopes.Credit(messages=1, bytes=10**9))
+
+    await until(lambda: person.heard and person.heard[-1][0].kind == "completion", "it came")
+    kinds = [header.kind for header, _ in person.heard]
+    assert kinds == ["event_message"] * 3 + ["gap", "completion"]
+    assert codec.decode(envelopes.ToClient, person.heard[3][1]) == [
+        envelopes.Gap(ref=ref, first=4, last=10)
+    ]
+
+
+async def test_a_client_that_never_reads_is_cut_off_and_told(house: House) -> None:
+    """What must be kept cannot be kept for ever; silence about it would be a lie."""
+    person = await house.person()
+    client = house.client(person)
+    small = switchboard.Capacity(max_messages=10**6, max_bytes=1_000, max_droppable_bytes=0)
+    client.outbox = switchboard.Outbox(small, window_bytes=1)
+
+    for _ in range(10):
+        house.agent_says(client.text, "completion", b"x" * 100)
+
+    await until(lambda: person.heard and person.heard[-1][0].kind == "cut_off", "it was told")
+    assert house.gone == [client]
+    person.says(AGENT.text, "notify", b"too late")
+    other = await house.person()
+    other.says(AGENT.text, "notify", b"in time")
+    await until(lambda: house.work, "another client is served")
+    assert house.work == [b"in time"]

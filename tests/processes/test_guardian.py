@@ -1,0 +1,101 @@
+"""The guardian outlives the daemon and ends what it left, whatever session that is in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from genagentd import kernel
+from support.waiting import until
+
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
+
+#: Plays the daemon: leaves a tool in a session of its own and one that forked twice, says so,
+#: and then does what its argument says.
+_DAEMON = """
+import os, signal, subprocess, sys, time
+from genagentd.daemon.guardian import guard
+guard()
+tool = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+twice = subprocess.Popen(["sh", "-c", "setsid sleep 1000 & echo $!"], stdout=subprocess.PIPE)
+hidden = int(twice.stdout.readline())
+twice.wait()
+print(os.getpid(), tool.pid, hidden, flush=True)
+if sys.argv[1] == "exit":
+    os._exit(7)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+signal.pause()
+"""
+
+
+def _guarded(what: str) -> tuple[subprocess.Popen[str], list[int]]:
+    guardian = subprocess.Popen(
+        [sys.executable, "-c", _DAEMON, what], stdout=subprocess.PIPE, text=True
+    )
+    assert guardian.stdout is not None
+    with guardian.stdout as said:
+        return guardian, [int(pid) for pid in said.readline().split()]
+
+
+def _runs(pid: int) -> bool:
+    found = kernel.stat(pid)
+    return found is not None and found.state not in "ZX"
+
+
+def test_a_killed_daemon_leaves_nothing_in_sessions_of_its_own() -> None:
+    """Every other subreaper is dead then; the guardian is the one that is left."""
+    guardian, (daemon, tool, hidden) = _guarded("wait")
+
+    os.kill(daemon, signal.SIGKILL)
+
+    assert guardian.wait(30) == 128 + signal.SIGKILL
+    assert [pid for pid in (daemon, tool, hidden) if _runs(pid)] == []
+
+
+def test_the_exit_status_is_the_daemons() -> None:
+    """Whoever started the service must not see the guardian instead of it."""
+    guardian, (_, tool, hidden) = _guarded("exit")
+
+    assert guardian.wait(30) == 7
+    assert not _runs(tool)
+    assert not _runs(hidden)
+
+
+def test_a_signal_reaches_the_daemon() -> None:
+    """A service manager knows the first process only."""
+    guardian, _ = _guarded("wait")
+
+    guardian.send_signal(signal.SIGTERM)
+
+    assert guardian.wait(30) == 9
+
+
+def test_a_daemon_whose_guardian_was_killed_ends_in_order() -> None:
+    """It would run unguarded otherwise, and a later kill would leave orphans."""
+    guardian, (daemon, tool, hidden) = _guarded("wait")
+
+    guardian.kill()
+    guardian.wait(30)
+
+    until(lambda: not _runs(daemon), "the daemon has ended")
+    for pid in (tool, hidden):
+        kernel.kill_exactly(pid)
+
+
+def test_an_unrelated_process_of_the_same_name_is_untouched(tmp_path: Path) -> None:
+    """Nothing is ever found by name."""
+    stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    try:
+        guardian, (daemon, *_) = _guarded("wait")
+        os.kill(daemon, signal.SIGKILL)
+        guardian.wait(30)
+
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
