@@ -15,8 +15,8 @@ from genagent_protocol import codec, envelopes, schema
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
 from genagentd.channels import Connection, Listener, Message
-from genagentd.daemon import switchboard
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
+from genagentd.outbox import Capacity, Outbox
 
 BOOT = BootId("0123456789abcdef")
 AGENT = Incarnation(BOOT, 1)
@@ -239,13 +239,11 @@ async def test_agents_that_were_called_hear_that_the_caller_is_gone(house: House
     assert codec.decode(envelopes.ToAgent, house.work[1]) == [envelopes.CallerDown(caller=address)]
 
 
-async def test_a_full_inbox_is_said_to_whoever_submits(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_inbox_is_said_to_whoever_submits(house: House) -> None:
     """Known never accepted is worth more than silence."""
     person = await house.person()
-    small = switchboard.Capacity(max_messages=3, max_bytes=10**6, max_droppable_bytes=0)
-    house.port.outbox = switchboard.Outbox(small, window_bytes=1)
+    small = Capacity(max_messages=3, max_bytes=10**6, max_droppable_bytes=0)
+    house.port.outbox = Outbox(small, window_bytes=1)
     refs = [RequestRef(AGENT, f"{number:032x}") for number in range(6)]
 
     for ref in refs:
@@ -265,8 +263,8 @@ async def test_a_client_that_does_not_read_loses_events_visibly_and_nothing_else
     """Events give way with a gap; completions wait."""
     person = await house.person()
     client = house.client(person)
-    small = switchboard.Capacity(max_messages=10**6, max_bytes=10**6, max_droppable_bytes=600)
-    client.outbox = switchboard.Outbox(small, window_bytes=1)
+    small = Capacity(max_messages=10**6, max_bytes=10**6, max_droppable_bytes=600)
+    client.outbox = Outbox(small, window_bytes=1)
     ref = RequestRef(AGENT, "0" * 32)
     for number in range(1, 11):
         house.agent_says(
@@ -297,8 +295,8 @@ async def test_a_client_that_never_reads_is_cut_off_and_told(house: House) -> No
     """What must be kept cannot be kept for ever; silence about it would be a lie."""
     person = await house.person()
     client = house.client(person)
-    small = switchboard.Capacity(max_messages=10**6, max_bytes=1_000, max_droppable_bytes=0)
-    client.outbox = switchboard.Outbox(small, window_bytes=1)
+    small = Capacity(max_messages=10**6, max_bytes=1_000, max_droppable_bytes=0)
+    client.outbox = Outbox(small, window_bytes=1)
 
     for _ in range(10):
         house.agent_says(client.text, "completion", b"x" * 100)
