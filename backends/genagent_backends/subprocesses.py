@@ -345,7 +345,7 @@ def left_without_result(provider: str, ended: Ended, said: str = "") -> BackendE
         if ended.exit_status < 0
         else f"ended with exit status {ended.exit_status}"
     )
-    message = said or ended.stderr.strip() or f"{provider} {how} and no result"
+    message = said or ended.stderr.strip() or f"{provider} {how} without a result"
     return BackendError(
         provider=provider,
         kind="provider_error",

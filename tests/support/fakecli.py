@@ -20,6 +20,7 @@ Steps, told by their key:
     {"touch": PATH}            create a file; {"fifo": PATH} write a byte to a FIFO
     {"silence": true}          say nothing more, for ever
     {"on_interrupt": [steps]}  on SIGINT do these and exit
+    {"close_stdout": true}     close standard output
     {"exit": N}                exit at once with N
 """
 
@@ -31,12 +32,12 @@ import signal
 import subprocess
 import sys
 import time
-from types import FrameType
 
 LIFETIME_S = 600
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     scenario_path = os.environ["FAKECLI_SCENARIO"]
     with open(scenario_path, encoding="utf-8") as file:
         runs = json.load(file)["runs"]
@@ -116,14 +117,16 @@ def perform(step: dict[str, object], log: Log) -> None:
         case {"silence": True}:
             time.sleep(LIFETIME_S)
         case {"on_interrupt": list(steps)}:
-            signal.signal(signal.SIGINT, lambda _number, _frame: leave(steps, log, _frame))
+            signal.signal(signal.SIGINT, lambda _number, _frame: leave(steps, log))
+        case {"close_stdout": True}:
+            os.close(1)
         case {"exit": int(status)}:
             os._exit(status)
         case _:
             raise SystemExit(f"no such step: {step}")
 
 
-def leave(steps: list[dict[str, object]], log: Log, _frame: FrameType | None) -> None:
+def leave(steps: list[dict[str, object]], log: Log) -> None:
     for step in steps:
         perform(step, log)
     os._exit(130)

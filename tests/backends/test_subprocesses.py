@@ -1,0 +1,375 @@
+"""A turn that is a run of a program: it ends, whatever the program does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from genagent_backends import subprocesses
+from genagent_backends.base import Failed
+from genagent_backends.claude import ClaudeBackend, ClaudeSession
+from genagent_backends.failures import failure_of
+from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
+from genagent_protocol.events import Event
+from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.reasons import BackendError
+from support.backend_cli import Step, StubCli
+
+INIT: Step = {"line": {"type": "system", "subtype": "init", "session_id": "s-1"}}
+RESULT: Step = {
+    "line": {"type": "result", "subtype": "success", "result": "done", "session_id": "s-1"}
+}
+TOOL: Step = {
+    "line": {
+        "type": "assistant",
+        "message": {"id": "m", "content": [{"type": "tool_use", "id": "t", "name": "Bash"}]},
+    }
+}
+LONG: Step = {"long": 60_000}
+SAY: Step = {
+    "line": {
+        "type": "assistant",
+        "message": {"id": "m", "content": [{"type": "text", "text": "hi"}]},
+    }
+}
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> Iterator[StubCli]:
+    made = StubCli(tmp_path)
+    yield made
+    made.end_helpers()
+
+
+def started(stub: StubCli, **options: object) -> ClaudeSession:
+    frozen = freeze({**stub.options, **options})
+    assert isinstance(frozen, FrozenDict)
+    session = ClaudeBackend().start_session(frozen)
+    assert not isinstance(session, Failed), session
+    return session
+
+
+async def played(
+    stub: StubCli,
+    *steps: Step,
+    prompt: str = "go",
+    turn: RehearsalTurn | None = None,
+    clocks: Mapping[str, int] | None = None,
+) -> Rehearsed:
+    stub.plays(list(steps))
+    return await rehearse(ClaudeBackend(), started(stub, **(clocks or {})), prompt, turn)
+
+
+def failure(done: Rehearsed) -> BackendError:
+    assert done.terminal is not None
+    reason = failure_of(done.terminal)
+    assert isinstance(reason, BackendError), reason
+    return reason
+
+
+async def test_noise_blank_lines_and_a_missing_last_newline_cost_nothing(stub: StubCli) -> None:
+    """Programs print warnings, and may end without a newline."""
+    done = await played(
+        stub,
+        {"raw": "Warning: something\n\n[1, 2]\n"},
+        INIT,
+        {"raw": '{"type":"result","result":"done"}'},
+    )
+
+    assert done.kinds == ["session", "result"]
+    assert done.text == "done"
+
+
+async def test_what_comes_after_the_terminal_line_is_read_and_ignored(stub: StubCli) -> None:
+    """The program must not block on it, and the turn has only one end."""
+    done = await played(stub, INIT, RESULT, SAY, {"long": 300_000}, RESULT, {"exit": 0})
+
+    assert done.kinds == ["session", "result"]
+
+
+@pytest.mark.parametrize("size", [70_000, 300_000, 5_000_000])
+async def test_e073_long_lines_are_read(stub: StubCli, size: int) -> None:
+    """A tool result of several megabytes is ordinary."""
+    done = await played(stub, INIT, {"long": size}, RESULT)
+
+    assert done.kinds == ["session", "result"]
+
+
+async def test_e073_an_overlong_line_fails_the_turn_and_the_next_one_works(
+    stub: StubCli,
+) -> None:
+    """What the line said is lost, so the turn must not go on as if nothing were."""
+    stub.plays([INIT, {"long": 40_000_000}, RESULT], [INIT, RESULT])
+    session = started(stub)
+
+    first = await rehearse(ClaudeBackend(), session, "go")
+    second = await rehearse(ClaudeBackend(), first.session, "go")
+
+    assert failure(first).kind == "line_too_long"
+    assert second.text == "done"
+
+
+async def test_e074_a_flood_on_standard_error_blocks_nobody(stub: StubCli) -> None:
+    """Both sides would wait for ever on a full pipe that nobody reads."""
+    done = await played(stub, {"stderr": 2_000_000}, INIT, RESULT)
+
+    assert done.text == "done"
+
+
+async def test_e074_the_last_of_standard_error_explains_an_early_end(stub: StubCli) -> None:
+    """It is often all that a program says about why it did not even begin."""
+    done = await played(
+        stub, {"stderr": 2_000_000}, {"complain": "\nnot \x1b[31mlogged in\n"}, {"exit": 1}
+    )
+
+    assert failure(done).message.endswith("\nnot [31mlogged in")
+    assert isinstance(raw := failure(done).raw, FrozenDict)
+    assert raw["exit_status"] == 1
+    assert len(str(raw["stderr"])) <= 8192
+
+
+@pytest.mark.parametrize("prompt", ["go", "--help", "-", "ä\n\0", "x" * 200_000])
+async def test_e075_the_prompt_is_on_standard_input_and_that_is_closed(
+    stub: StubCli, prompt: str
+) -> None:
+    """A program that reads to the end must get there, with any prompt, of any length."""
+    done = await played(stub, {"read_stdin": True}, INIT, RESULT, prompt=prompt)
+
+    assert done.text == "done"
+    [run] = stub.runs
+    assert run.stdin == prompt
+    assert prompt not in run.argv
+
+
+async def test_e075_a_program_that_talks_before_it_listens_is_heard(stub: StubCli) -> None:
+    """A long prompt and a long answer may fill both pipes at once."""
+    done = await played(
+        stub, INIT, {"long": 300_000}, {"read_stdin": True}, RESULT, prompt="x" * 300_000
+    )
+
+    assert done.text == "done"
+
+
+async def test_e075_a_program_that_never_listens_is_no_error(stub: StubCli) -> None:
+    """It may know the answer without reading the question to its end."""
+    done = await played(stub, INIT, RESULT, {"exit": 0}, prompt="x" * 300_000)
+
+    assert done.text == "done"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "retryable"),
+    [
+        ({"idle_timeout_ms": 50}, "idle_timeout", True),
+        ({"timeout_ms": 50}, "timeout", False),
+        ({"idle_timeout_ms": 50, "timeout_ms": 60_000}, "idle_timeout", True),
+        ({"idle_timeout_ms": 60_000, "timeout_ms": 50}, "timeout", False),
+    ],
+)
+async def test_e076_silence_ends_by_the_clock_that_fired(
+    stub: StubCli, options: dict[str, int], kind: str, retryable: bool
+) -> None:
+    """A program that hangs must not hold its agent, and which clock it was says why."""
+    turn = RehearsalTurn()
+    done = await played(stub, INIT, TOOL, {"silence": True}, turn=turn, clocks=options)
+
+    assert failure(done).kind == kind
+    assert failure(done).retryable is retryable
+    assert failure(done).raw == FrozenDict({"clock": kind, "after_ms": 50})
+    assert [process.returncode is not None for process in turn.processes] == [True]
+
+
+async def test_e076_a_program_that_never_stops_talking_ends_by_the_turns_clock(
+    stub: StubCli,
+) -> None:
+    """Talk is no progress; only the whole turn's clock can tell."""
+    done = await played(stub, INIT, *[LONG] * 4_000, clocks={"timeout_ms": 100})
+
+    assert failure(done).kind == "timeout"
+
+
+async def test_a_result_that_was_on_its_way_when_the_clock_ran_out_is_believed(
+    stub: StubCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The consumer may have been slow; the answer is there and must not be thrown away."""
+    stub.plays([INIT, SAY, RESULT])
+    turn = RehearsalTurn()
+    late = 0.0
+    real = subprocesses._now
+    monkeypatch.setattr(subprocesses, "_now", lambda: real() + late)
+
+    def be_slow(event: Event) -> None:
+        nonlocal late
+        late = 1_000.0
+
+    session = started(stub, timeout_ms=100_000)
+    done = await rehearse(ClaudeBackend(), session, "go", turn, on_event=be_slow)
+
+    assert done.kinds == ["session", "text", "result"]
+
+
+async def test_e078_helpers_that_hold_the_pipe_do_not_hold_the_turn(stub: StubCli) -> None:
+    """A tool's server outlives its program with the pipe open; ending it is the agent's work."""
+    done = await played(stub, INIT, {"helpers": 3}, RESULT, {"exit": 0})
+
+    assert done.text == "done"
+    [run] = stub.runs
+    assert len(run.helpers) == 3
+
+
+async def test_e078_helpers_do_not_hold_a_turn_without_a_result_either(stub: StubCli) -> None:
+    """The wait for a terminal line ends with the process, not with the pipe."""
+    done = await played(stub, INIT, {"helpers": 1}, {"exit": 3})
+
+    assert isinstance(raw := failure(done).raw, FrozenDict)
+    assert raw["exit_status"] == 3
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89])
+async def test_e082_an_interrupt_at_any_moment_leaves_no_process(stub: StubCli, steps: int) -> None:
+    """Also between the start of the program and its first line."""
+    stub.plays([INIT, SAY, {"silence": True}])
+    turn = RehearsalTurn()
+    running = asyncio.create_task(rehearse(ClaudeBackend(), started(stub), "go", turn))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running}, timeout=5)
+
+    assert running.cancelled()
+    assert all(process.returncode is not None for process in turn.processes)
+
+
+async def test_e083_interrupting_one_turn_leaves_the_other_alone(tmp_path: Path) -> None:
+    """Signals go to one process and its group, never further."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    first, second = StubCli(tmp_path / "a"), StubCli(tmp_path / "b")
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    first.plays([INIT, {"silence": True}])
+    second.plays([INIT, {"fifo": str(gate)}, RESULT])
+    said = asyncio.Event()
+    doomed = asyncio.create_task(
+        rehearse(ClaudeBackend(), started(first), "go", on_event=lambda _event: said.set())
+    )
+    other = asyncio.create_task(rehearse(ClaudeBackend(), started(second), "go"))
+    await said.wait()
+    doomed.cancel()
+    await asyncio.wait({doomed})
+    # The other one stands before its result until somebody opens the FIFO.
+    reading = os.open(gate, os.O_RDONLY | os.O_NONBLOCK)
+
+    assert (await other).text == "done"
+    os.close(reading)
+    assert doomed.cancelled()
+
+
+async def test_e086_nothing_of_an_interrupted_turn_is_heard_in_the_next(stub: StubCli) -> None:
+    """Late events would be taken for the answer to another prompt."""
+    stub.plays([INIT, *[SAY] * 2_000, RESULT], [INIT, RESULT])
+    session, events = started(stub), list[Event]()
+    running = asyncio.create_task(rehearse(ClaudeBackend(), session, "go", on_event=events.append))
+    while not events:
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running})
+    heard = len(events)
+
+    after = await rehearse(ClaudeBackend(), session, "again")
+    assert after.kinds == ["session", "result"]
+    assert len(events) == heard
+
+
+async def test_e087_a_program_that_ignores_signals_is_killed_and_the_next_turn_runs(
+    stub: StubCli,
+) -> None:
+    """The queue behind it must not wait for ever."""
+    stub.plays([{"ignore": ["SIGINT", "SIGTERM"]}, INIT, {"silence": True}], [INIT, RESULT])
+    session, turn = started(stub), RehearsalTurn(grace_ms=50)
+    said = asyncio.Event()
+    running = asyncio.create_task(
+        rehearse(ClaudeBackend(), session, "go", turn, on_event=lambda _event: said.set())
+    )
+    await said.wait()
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert [process.returncode for process in turn.processes] == [-signal.SIGKILL]
+    assert (await rehearse(ClaudeBackend(), session, "again")).text == "done"
+
+
+async def test_a_terminal_line_is_believed_before_the_exit_status(stub: StubCli) -> None:
+    """The program knows how its turn went; its status is about something else."""
+    answered = await played(stub, INIT, RESULT, {"exit": 1})
+    silent = await played(stub, INIT, SAY, {"exit": 0})
+
+    assert answered.text == "done"
+    assert failure(silent).message == "claude ended with exit status 0 without a result"
+
+
+async def test_a_program_that_lingers_after_its_result_is_ended(
+    stub: StubCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is there; waiting for ever for a clean exit would hold the agent."""
+    monkeypatch.setattr(subprocesses, "EXIT_GRACE_MS", 50)
+    turn = RehearsalTurn()
+    done = await played(stub, INIT, RESULT, {"silence": True}, turn=turn)
+
+    assert done.text == "done"
+    assert [process.returncode for process in turn.processes] == [-signal.SIGINT]
+
+
+async def test_a_program_that_closed_its_output_is_ended(
+    stub: StubCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing more can come from it."""
+    monkeypatch.setattr(subprocesses, "EXIT_GRACE_MS", 50)
+    done = await played(stub, INIT, {"close_stdout": True}, {"silence": True})
+
+    assert failure(done).message == "claude ended by signal 2 without a result"
+
+
+async def test_a_program_that_is_gone_fails_the_turn_and_says_so(stub: StubCli) -> None:
+    """It was there when the session began; an update may have moved it."""
+    session = started(stub)
+    os.unlink(stub.path)
+    done = await rehearse(ClaudeBackend(), session, "go")
+
+    assert failure(done).kind == "not_started"
+    assert "No such file" in failure(done).message
+
+
+async def test_a_session_id_is_told_once_as_soon_as_a_line_shows_it(stub: StubCli) -> None:
+    """A killed turn can then be resumed."""
+    turn = RehearsalTurn()
+    stub.plays([INIT, SAY, {"silence": True}])
+    told: list[list[str]] = []
+    running = asyncio.create_task(
+        rehearse(
+            ClaudeBackend(),
+            started(stub),
+            "go",
+            turn,
+            on_event=lambda _event: told.append(list(turn.checkpoints)),
+        )
+    )
+    while len(told) < 2:
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert told == [["s-1"], ["s-1"]]
+    assert turn.checkpoints == ["s-1"]
+
+
+def test_a_printed_command_shows_the_program_only() -> None:
+    """Its arguments and environment may hold what nobody should read."""
+    command = subprocesses.Command(("prog", "--secret"), b"secret", {"KEY": "secret"})
+
+    assert repr(command) == "Command(prog)"
