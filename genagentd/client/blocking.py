@@ -29,8 +29,8 @@ T = TypeVar("T")
 class BlockingShell:
     """One connection to the daemon, shared by the threads of one process."""
 
-    def __init__(self, path: str, timeout_ms: int) -> None:
-        """Connect and introduce ourselves.
+    def __init__(self, path: str, timeout_ms: int, *, introduce: bool = True) -> None:
+        """Connect and introduce ourselves. Without that, only the core is answered.
 
         Raises:
             NotReachable: no daemon answers there in time.
@@ -49,6 +49,10 @@ class BlockingShell:
         self._poll = select.poll()
         for descriptor in (*self._connection.descriptors, self._poke):
             self._poll.register(descriptor, select.POLLIN)
+        if introduce:
+            self._introduce(timeout_ms)
+
+    def _introduce(self, timeout_ms: int) -> None:
         try:
             self.do(Conversation.hello)
             self._welcomed(timeout_ms)

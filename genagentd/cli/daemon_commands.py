@@ -1,0 +1,262 @@
+"""The program `genagentd`: run, start, stop and look at the daemon.
+
+The frozen core of the protocol is all that `stop` and `status` speak, so that they
+work on a daemon of any version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from genagent_protocol.envelopes import CoreState
+from genagent_protocol.errors import CallTimeout, DaemonLost, NotReachable, UsageError
+from genagentd import kernel
+from genagentd.cli import exits
+from genagentd.cli.exits import Failure
+from genagentd.cli.output import duration
+from genagentd.cli.program import CONTEXT, command, output
+from genagentd.paths import Places, make_private, places
+from genagentd.version import __version__
+
+#: How often a detached daemon or its end is looked for.
+_LOOK_S = 0.02
+#: Lines of the daemon's log that explain why it did not start.
+_TAIL_LINES = 12
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(__version__, "--version", prog_name="genagentd")
+def app() -> None:
+    """Supervise long-running LLM agents, one process for each.
+
+    \b
+    genagentd start          start the daemon in the background
+    genagentd status         who it is and how it is
+    genagentd stop           let it end, and its agents with it
+    """
+
+
+@command(app, "run")
+@click.option("--config", type=click.Path(path_type=Path), help="Configuration (TOML).")
+@click.option(
+    "--log-format", type=click.Choice(["auto", "console", "json"]), help="How to log to stderr."
+)
+@click.option("--grace", type=float, metavar="S", help="Seconds agents may take to finish turns.")
+@click.option("--start-method", type=click.Choice(["forkserver", "spawn"]), hidden=True)
+def run(config: Path | None, log_format: Any, grace: float | None, start_method: Any) -> int:
+    """Run the daemon in the foreground until it is told to end (SIGTERM, Ctrl-C).
+
+    \b
+    genagentd run --log-format console
+    """
+    from genagentd.config import BadConfiguration, load
+    from genagentd.daemon.service import AlreadyRunning, serve
+
+    flags = {
+        "log_format": log_format,
+        "grace_ms": None if grace is None else round(grace * 1000),
+        "start_method": start_method,
+    }
+    given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    try:
+        return serve(places(), dataclasses.replace(load(config), **given))
+    except AlreadyRunning as error:
+        raise Failure(
+            exits.REFUSED, "already_running", str(error), "", {"pid": error.pid}
+        ) from None
+    except (BadConfiguration, UsageError) as error:
+        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
+
+
+@command(app, "start")
+@click.option("--timeout", default=30.0, metavar="S", help="Seconds to wait for it to answer.")
+@click.option("--config", type=click.Path(path_type=Path), help="Configuration (TOML).")
+def start(timeout: float, config: Path | None) -> None:
+    """Start the daemon in the background and wait until it answers.
+
+    When one is running already, that is fine too.
+    """
+    from genagentd.daemon.service import is_locked
+
+    where = places()
+    deadline = time.monotonic() + timeout
+    began: subprocess.Popen[bytes] | None = None
+    if not is_locked(where):
+        began = _spawn(where, config)
+    state = _answer(deadline, where, began)
+    ours = began is not None and began.pid in (state.pid, _parent(state.pid))
+    text = f"{'running' if ours else 'already running'} (pid {state.pid})"
+    output().result(text, pid=state.pid, started=ours, run_dir=str(where.run))
+
+
+def _parent(pid: int) -> int | None:
+    found = kernel.stat(pid)
+    return None if found is None else found.parent
+
+
+def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
+    try:
+        make_private(where.run)
+        make_private(where.state)
+        make_private(where.logs)
+    except UsageError as error:
+        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
+    arguments = [sys.executable, "-m", "genagentd", "run"]
+    if config is not None:
+        arguments += ["--config", str(config.absolute())]
+    log = os.open(where.daemon_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            # It is nobody's service: a guardian of its own must do what a unit would.
+            env={name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"},
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def _answer(deadline: float, where: Places, began: subprocess.Popen[bytes] | None) -> CoreState:
+    """Wait until a daemon answers there.
+
+    Raises:
+        Failure: the one that was begun ended, or none answered in time.
+    """
+    while (state := _ask_core(where, max(deadline - time.monotonic(), 0.1))) is None:
+        code = None if began is None else began.poll()
+        if code is not None and code != exits.REFUSED:
+            raise _ended(where, code)
+        if time.monotonic() > deadline:
+            raise _silent(where)
+        time.sleep(_LOOK_S)
+    return state
+
+
+def _ended(where: Places, code: int) -> Failure:
+    tail = _tail(where.daemon_log)
+    return Failure(
+        exits.BAD_CONFIGURATION if code == exits.BAD_CONFIGURATION else exits.FAILED,
+        "start_failed",
+        f"the daemon ended with status {code}: {tail[-1] if tail else 'it wrote nothing'}",
+        f"see {where.daemon_log}",
+        {"exit_code": code, "log": tail},
+    )
+
+
+def _silent(where: Places) -> Failure:
+    from genagentd.daemon.service import lock_holder
+
+    pid = lock_holder(where)
+    return Failure(
+        exits.NOT_REACHABLE,
+        "not_answering",
+        f"the daemon in {where.run} (pid {pid}) does not answer; nothing was changed",
+        f"see {where.daemon_log}",
+        {"pid": pid, "log": _tail(where.daemon_log)},
+    )
+
+
+def _ask_core(where: Places, within_s: float) -> CoreState | None:
+    from genagentd.client.core import core_state
+
+    try:
+        return core_state(where.socket, round(within_s * 1000))
+    except (NotReachable, DaemonLost, CallTimeout):
+        return None
+
+
+def _tail(log: Path) -> list[str]:
+    try:
+        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+    except OSError:
+        return []
+
+
+@command(app, "stop")
+@click.option("--timeout", default=60.0, metavar="S", help="Seconds to wait for its end.")
+@click.option("--force", is_flag=True, help="Do not let agents finish what they do.")
+def stop(timeout: float, force: bool) -> None:
+    """Let the daemon end, and its agents with it, and wait until it is gone."""
+    from genagentd.client.core import stop_daemon
+    from genagentd.daemon.service import is_locked, lock_holder
+
+    where = places()
+    deadline = time.monotonic() + timeout
+    pid = lock_holder(where)
+    # If it ends before it can answer, that is what was wanted.
+    with contextlib.suppress(DaemonLost):
+        stop_daemon(where.socket, round(timeout * 1000), force=force)
+    while is_locked(where):
+        if time.monotonic() > deadline:
+            raise Failure(
+                exits.PENDING,
+                "stopping",
+                f"the daemon (pid {pid}) is still ending after {timeout:g} s",
+                "end it at once with: genagentd stop --force",
+                {"pid": pid},
+            )
+        time.sleep(_LOOK_S)
+    output().result(f"stopped (pid {pid})", pid=pid, forced=force)
+
+
+@command(app, "status")
+@click.option("--timeout", default=5.0, metavar="S", help="Seconds to wait for an answer.")
+def status(timeout: float) -> None:
+    """Say who the daemon is and how it is; exit 7 when there is none."""
+    from genagentd.client.core import core_state
+
+    where = places()
+    state = core_state(where.socket, round(timeout * 1000))
+    how = "draining" if state.draining else "ready" if state.ready else "not ready"
+    output().result(
+        f"{how}, pid {state.pid}, up {duration(state.uptime_ms)}, "
+        f"{state.agents} agents, {state.clients} clients, genagentd {state.software}\n"
+        f"directory {where.run}, logs {where.logs}",
+        pid=state.pid,
+        ready=state.ready,
+        draining=state.draining,
+        agents=state.agents,
+        clients=state.clients,
+        uptime_ms=state.uptime_ms,
+        bad_frames=state.bad_frames,
+        boot=state.boot,
+        software=state.software,
+        run_dir=str(where.run),
+        log_dir=str(where.logs),
+    )
+
+
+@command(app, "version")
+def version() -> None:
+    """Say which version this is, and which the daemon is."""
+    show_version()
+
+
+def show_version() -> None:
+    """Print the versions of this program, the protocol, and the daemon if there is one."""
+    from genagent_protocol.envelopes import MAX_VERSION, MIN_VERSION
+    from genagentd.client.core import core_state
+
+    daemon: str | None = None
+    with contextlib.suppress(NotReachable, DaemonLost, CallTimeout):
+        daemon = core_state(places().socket, 2_000).software
+    output().result(
+        f"genagentd {__version__}\nprotocol {MIN_VERSION} to {MAX_VERSION}\n"
+        f"daemon {daemon or 'not running'}",
+        version=__version__,
+        protocol={"min": MIN_VERSION, "max": MAX_VERSION},
+        daemon=daemon,
+    )

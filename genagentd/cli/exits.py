@@ -1,0 +1,110 @@
+"""What each failure means to whoever called: exit code, error code, and what to do.
+
+The exit codes are a promise; scripts branch on them. Every command ends with one of
+them and, on failure, with one line on standard error, or with one JSON object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genagent_protocol import schema
+from genagent_protocol.errors import (
+    CallTimeout,
+    DaemonLost,
+    GenAgentError,
+    NotReachable,
+    ProcessDown,
+    Refused,
+    SendBufferFull,
+    StartFailed,
+    TooLarge,
+    TurnFailed,
+    UsageError,
+    VersionMismatch,
+)
+
+OK = 0
+FAILED = 1
+USAGE = 2
+NO_SUCH_AGENT = 3
+REFUSED = 4
+PENDING = 5
+UNCERTAIN = 6
+NOT_REACHABLE = 7
+VERSION_MISMATCH = 8
+NOT_ALLOWED = 9
+BAD_CONFIGURATION = 78
+INTERRUPTED = 130
+
+#: Reasons of a refusal that have an exit code of their own.
+_REFUSALS = {"not_found": NO_SUCH_AGENT, "not_alive": NO_SUCH_AGENT, "not_allowed": NOT_ALLOWED}
+#: Start errors that say no, rather than that something went wrong.
+_START_REFUSALS = {
+    "already_started": REFUSED,
+    "shutting_down": REFUSED,
+    "resource_exhausted": REFUSED,
+    "not_allowed": NOT_ALLOWED,
+    "invalid_option": USAGE,
+    "invalid_limits": USAGE,
+}
+
+
+class Failure(Exception):
+    """How a command failed."""
+
+    def __init__(
+        self,
+        exit_code: int,
+        code: str,
+        message: str,
+        hint: str = "",
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        self.exit_code = exit_code
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.details = details or {}
+        super().__init__(message)
+
+
+def failure_of(error: GenAgentError) -> Failure:
+    """Return how a command fails with *error*."""
+    message = str(error)
+    match error:
+        case StartFailed(reason=reason):
+            exit_code = _START_REFUSALS.get(reason.kind, FAILED)
+            return Failure(exit_code, reason.code, message, "", _details(reason))
+        case Refused(reason=reason):
+            exit_code = _REFUSALS.get(reason.code, REFUSED)
+            return Failure(exit_code, reason.code, message, _hint(reason.code), _details(reason))
+        case TurnFailed(reason=reason):
+            return Failure(FAILED, reason.code, message, "", _details(reason))
+        case CallTimeout():
+            hint = "nothing was cancelled; look again with: genagent status NAME"
+            return Failure(PENDING, "timeout", message, hint, {"timeout_ms": error.timeout_ms})
+        case ProcessDown():
+            return Failure(UNCERTAIN, "process_down", message, "", {"reason": str(error.reason)})
+        case DaemonLost():
+            return Failure(UNCERTAIN, "daemon_lost", message, "start one with: genagentd start")
+        case NotReachable():
+            return Failure(NOT_REACHABLE, "not_reachable", message)
+        case VersionMismatch():
+            return Failure(VERSION_MISMATCH, "version_mismatch", message)
+        case TooLarge(reason=reason):
+            return Failure(USAGE, reason.code, message, "", _details(reason))
+        case SendBufferFull():
+            return Failure(REFUSED, "send_buffer_full", message)
+        case UsageError():
+            return Failure(USAGE, "usage", message)
+        case _:
+            return Failure(FAILED, schema.tag_of(type(error)), message)
+
+
+def _hint(code: str) -> str:
+    return "see which there are with: genagent list" if code == "not_found" else ""
+
+
+def _details(reason: object) -> dict[str, Any]:
+    return {key: value for key, value in schema.dump(reason).items() if key != schema.TAG}

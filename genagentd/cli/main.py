@@ -1,0 +1,34 @@
+"""The two programs, before anything heavy is imported.
+
+`genagentd run` forks its guardian here, first of all: a guardian must be small, and a
+fork after threads and sockets exist would be neither safe nor small.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def daemon_main() -> None:
+    """Run the program `genagentd` and exit with its code."""
+    if _will_run(sys.argv[1:]) and "NOTIFY_SOCKET" not in os.environ:
+        # Under a service manager the unit's control group does what the guardian would.
+        from genagentd.daemon.guardian import guard
+
+        guard()
+    from genagentd.cli import daemon_commands, program
+
+    sys.exit(program.run(daemon_commands.app, "genagentd", sys.argv[1:]))
+
+
+def client_main() -> None:
+    """Run the program `genagent` and exit with its code."""
+    from genagentd.cli import agent_commands, program
+
+    sys.exit(program.run(agent_commands.app, "genagent", sys.argv[1:]))
+
+
+def _will_run(arguments: list[str]) -> bool:
+    verb = next((argument for argument in arguments if not argument.startswith("-")), "")
+    return verb == "run" and not {"--help", "-h"} & set(arguments)

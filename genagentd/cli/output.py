@@ -1,0 +1,95 @@
+"""What a command prints: data on standard output, everything else on standard error.
+
+With `--json` a command prints one object, or one object a line while it follows
+something. Text that came from agents and providers is written as it is into files
+and pipes; on a terminal its control characters are shown instead of obeyed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from genagentd.cli.exits import Failure
+
+
+class Output:
+    """The two streams of one command."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def result(self, text: str, **fields: object) -> None:
+        """Print the command's result: *text*, or *fields* as one object."""
+        if self.as_json:
+            self.object({"ok": True, **fields})
+        elif text:
+            self.text(text + "\n")
+
+    def object(self, value: dict[str, Any]) -> None:
+        """Print one JSON object on a line of its own."""
+        _write(sys.stdout, json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+    def text(self, text: str) -> None:
+        """Print text exactly as it is; on a terminal, without what would control it."""
+        _write(sys.stdout, harmless(text) if sys.stdout.isatty() else text)
+
+    def note(self, text: str) -> None:
+        """Say something to the person, on standard error; never in JSON."""
+        if not self.as_json:
+            _write(sys.stderr, harmless(text) + "\n")
+
+    def failure(self, prog: str, failure: Failure) -> None:
+        """Say why the command failed: one line, or one object on standard output."""
+        if self.as_json:
+            error = {
+                "code": failure.code,
+                "message": failure.message,
+                "hint": failure.hint,
+                "details": failure.details,
+            }
+            self.object({"ok": False, "error": error})
+            return
+        hint = f" ({failure.hint})" if failure.hint else ""
+        line = " ".join(f"{failure.message}{hint}".split())
+        _write(sys.stderr, harmless(f"{prog}: {line}") + "\n")
+
+
+def harmless(text: str) -> str:
+    """Return *text* with every control character but newline and tab shown, not meant."""
+    return "".join(c if c in "\n\t" or c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _write(stream: Any, text: str) -> None:
+    # UTF-8 whatever the locale says; a lone surrogate has no bytes of its own.
+    stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+    stream.buffer.flush()
+
+
+def iso(seconds: float) -> str:
+    """Return a point in time as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def duration(ms: int) -> str:
+    """Return a duration for people, two units long at most."""
+    seconds = ms // 1000
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m{seconds % 60:02}s"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h{seconds // 60 % 60:02}m"
+    return f"{seconds // 86_400}d{seconds // 3600 % 24:02}h"
+
+
+def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return aligned columns with a head line."""
+    lines = [columns, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )

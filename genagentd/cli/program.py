@@ -1,0 +1,80 @@
+"""Running one program: arguments in, one exit code out, and never a traceback.
+
+Whatever goes wrong becomes one line on standard error, or one JSON object, and an
+exit code of `exits`. `--debug` asks for the traceback instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from genagent_protocol.errors import GenAgentError
+from genagentd.cli import exits
+from genagentd.cli.exits import Failure, failure_of
+from genagentd.cli.output import Output
+
+#: What every command takes.
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def output() -> Output:
+    """Return the output of the command that runs."""
+    found = click.get_current_context().find_object(Output)
+    assert found is not None
+    return found
+
+
+def command(app: click.Group, name: str, **more: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Add a command to *app* that takes `--json` and returns an exit code, or None for 0."""
+
+    def add(function: Callable[..., Any]) -> Any:
+        made = app.command(name, context_settings=CONTEXT, **more)(function)
+        for flag, text in (
+            ("--json", "Print JSON with stable keys."),
+            ("--debug", "Show the traceback of an error."),
+        ):
+            # Both are read before the command is, so that usage errors obey them too.
+            made.params.append(click.Option([flag], is_flag=True, expose_value=False, help=text))
+        return made
+
+    return add
+
+
+def run(app: click.Group, prog: str, arguments: list[str]) -> int:
+    """Run *app* and return its exit code."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    out = Output(as_json="--json" in own)
+    try:
+        return app.main(arguments, prog_name=prog, standalone_mode=False, obj=out) or exits.OK
+    except BrokenPipeError:
+        # Whoever read our output has enough. Nothing may be written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.FAILED
+    except (click.Abort, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    except Exception as error:
+        if "--debug" in own:
+            raise
+        failure = _failure(error)
+        out.failure(prog, failure)
+        return failure.exit_code
+
+
+def _failure(error: Exception) -> Failure:
+    match error:
+        case Failure():
+            return error
+        case click.ClickException():
+            context = getattr(error, "ctx", None)
+            hint = f"see: {context.command_path} --help" if context is not None else ""
+            return Failure(exits.USAGE, "usage", error.format_message(), hint)
+        case GenAgentError():
+            return failure_of(error)
+        case _:
+            message = f"{type(error).__name__}: {error}"
+            return Failure(exits.FAILED, "internal", message, "run it again with --debug")
