@@ -48,6 +48,13 @@ def opening(*tickets: Input) -> Situation:
     return Situation(empty(BOOT, PLACE), World(tickets=frozenset(tickets)))
 
 
+def after(situation: Situation, *facts: Input) -> Situation:
+    """Return the situation once *facts* have been told, to begin a walk further on."""
+    for fact in facts:
+        situation = step(situation, fact)
+    return situation
+
+
 def step(situation: Situation, fact: Input) -> Situation:
     """Return what follows from one fact; every law is checked on the way."""
     world = happen(situation.world, fact)

@@ -5,17 +5,6 @@ The phases are reached by facts alone, so each is a table that can really occur.
 
 from __future__ import annotations
 
-from support.supervision_world import (
-    BOOT,
-    NO_CHANNEL,
-    NO_PROCESS,
-    PLACE,
-    REFUSAL,
-    STUCK,
-    captured,
-    life,
-)
-
 from genagent_protocol.plain import Plain
 from genagent_protocol.refs import MonitorRef
 from genagent_protocol.supervision import rules
@@ -47,6 +36,16 @@ from genagent_protocol.supervision.inputs import (
 )
 from genagent_protocol.supervision.table import Table, empty
 from genagent_protocol.supervision.terms import TEMPORARY, RestartPolicy, Terms
+from support.supervision_world import (
+    BOOT,
+    NO_CHANNEL,
+    NO_PROCESS,
+    PLACE,
+    REFUSAL,
+    STUCK,
+    captured,
+    life,
+)
 
 ONCE = RestartPolicy(kind="permanent", max_restarts=1)
 NEVER = RestartPolicy(kind="permanent", max_restarts=0)

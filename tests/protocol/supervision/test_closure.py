@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from genagent_protocol.supervision.inputs import (
+    AgentReady,
     ClientGone,
     GroupCloseRequested,
     GroupOpenRequested,
@@ -16,14 +17,16 @@ from genagent_protocol.supervision.inputs import (
     ShutdownForced,
     ShutdownRequested,
 )
-from support.supervision_explorer import explore, opening
-from support.supervision_phases import ONCE, demonitor, monitor, start, stop
+from support.supervision_explorer import after, explore, opening
+from support.supervision_phases import ONCE, born, demonitor, monitor, start, stop
+from support.supervision_world import life
 
 OPEN = GroupOpenRequested(call="open", client=1)
 CLOSE = GroupCloseRequested(call="close", client=1, group=1)
 GRACEFUL = ShutdownRequested(grace_ms=1)
 DRAINING = ShutdownRequested(grace_ms=1, drains=True)
 IN_GROUP = start("in group", group=1)
+OTHER_IN_GROUP = start("b", name="b", group=1)
 SECOND = start("second", client=2)
 
 
@@ -48,6 +51,15 @@ def test_every_law_holds_in_every_order_of_events(
     assert closure.situations >= at_least, "the walk was cut short"
 
 
+@pytest.mark.parametrize("ending", [CLOSE, GRACEFUL], ids=["close", "shutdown"])
+def test_every_law_holds_while_two_agents_of_a_group_end(ending: Input) -> None:
+    """Nobody is told that all is over while the other one is left."""
+    facts = (OPEN, IN_GROUP, OTHER_IN_GROUP, born(1), born(2), AgentReady(life(1)))
+    start_there = after(opening(*facts[:3], ending), *facts, ending)
+
+    assert explore(start_there, words=False).situations >= 100
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -56,9 +68,7 @@ def test_every_law_holds_in_every_order_of_events(
         pytest.param((start(), stop(), monitor(), GRACEFUL), True, id="words and shutdown"),
         pytest.param((start(restart=ONCE), stop(), monitor(), GRACEFUL), False, id="restart"),
         pytest.param((OPEN, IN_GROUP, CLOSE, SECOND, stop()), False, id="group and global"),
-        pytest.param(
-            (OPEN, IN_GROUP, CLOSE, start("b", name="b", group=1)), False, id="two in a group"
-        ),
+        pytest.param((OPEN, IN_GROUP, CLOSE, OTHER_IN_GROUP), False, id="two in a group"),
     ],
 )
 def test_every_law_holds_in_larger_closures(tickets: tuple[Input, ...], words: bool) -> None:
