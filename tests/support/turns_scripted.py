@@ -122,8 +122,7 @@ class ScriptedAgent:
             answer = decide.Prompt(answer, ref(self._generated))
         return heard.CallbackReturned(callback.name, answer)
 
-    @staticmethod
-    def _usual(callback: does.Callback) -> decide.Decision:
+    def _usual(self, callback: does.Callback) -> Answer:
         match callback:
             case does.PreTurn(prompt):
                 return decide.Run(prompt)

@@ -29,7 +29,7 @@ from genagent_protocol.turns.inputs import (
 )
 from genagent_protocol.turns.notation import Unreadable, read, write
 from genagent_protocol.turns.rules import advance, begin
-from genagent_protocol.turns.state import Advance, Offers
+from genagent_protocol.turns.state import Advance, Agent, Offers
 
 _INPUTS: tuple[type, ...] = tuple(
     record
@@ -66,6 +66,32 @@ def step_lines(given: Input, advanced: Advance, names: Names = NO_NAMES) -> list
 def _effect_lines(advanced: Advance, names: Names) -> list[str]:
     called = names.writing()
     return [f"< {write(effect, called)}" for effect in advanced.effects]
+
+
+class Recorder:
+    """The machine, keeping a recording of what goes in and out of it.
+
+    A shell that is given these two instead of the module's own is recorded.
+    """
+
+    def __init__(self, names: Names = NO_NAMES) -> None:
+        self.lines: list[str] = []
+        self._names = names
+
+    def begin(self, limits: Limits, offers: Offers) -> Advance:
+        """Return what `rules.begin` returns."""
+        self.lines += opening_lines(limits, offers, self._names)
+        return begin(limits, offers)
+
+    def advance(self, agent: Agent, given: Input) -> Advance:
+        """Return what `rules.advance` returns.
+
+        Raises:
+            InvalidTransition: what it raises; nothing is recorded then.
+        """
+        advanced = advance(agent, given)
+        self.lines += step_lines(given, advanced, self._names)
+        return advanced
 
 
 def replay(lines: Iterable[str], names: Names = NO_NAMES) -> Iterator[str]:
