@@ -1,0 +1,220 @@
+"""The edge to user code in the coordinator: callbacks are run, their answers are judged.
+
+Whatever a callback raises and whatever it returns becomes a fact for the machine; a
+returned state is kept only if the answer is one that this callback may give. A log
+line names agent, module, callback and exception class, never what was said.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from genagent_backends.base import Backend, Checkpoints, ResetsSession, Session
+from genagent_protocol import events
+from genagent_protocol.plain import NotPlain, Plain, encoded_size, freeze
+from genagent_protocol.reasons import ExitReason
+from genagent_protocol.refs import Incarnation, RequestRef
+from genagent_protocol.turns import decisions, effects, inputs
+from genagent_protocol.turns.state import Offers
+from genagentd.agent import behaviour, log
+from genagentd.agent.behaviour import AnyAgent
+
+#: The most bytes of shown state; it travels in answers and telemetry.
+MAX_SHOWN_BYTES = 1_048_576
+
+DEFAULTS = ("handle_error", "handle_event", "pre_run", "pre_turn", "post_turn", "post_run")
+
+
+@dataclass(slots=True)
+class Retained:
+    """What the agent is between turns: the user's state and the backend's session."""
+
+    state: Any
+    session: Session
+
+
+def offers_of(agent: AnyAgent, backend: Backend) -> Offers:
+    """Return which of the optional callbacks these two have."""
+    return Offers(
+        handle_info=callable(getattr(agent, "handle_info", None)),
+        checkpoint_session=isinstance(backend, Checkpoints),
+        reset_session=isinstance(backend, ResetsSession),
+    )
+
+
+def overrides(agent: AnyAgent, name: str) -> bool:
+    """Whether *agent* has a callback of its own there, and not the default that does nothing."""
+    return getattr(type(agent), name) is not getattr(behaviour.Agent, name)
+
+
+async def settled(answer: Any) -> Any:
+    """Return a callback's answer, which may have to be awaited."""
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+class Callbacks:
+    """Runs the callbacks of one agent on its retained state and session."""
+
+    def __init__(
+        self, agent: AnyAgent, backend: Backend, retained: Retained, incarnation: Incarnation
+    ) -> None:
+        self.agent = agent
+        self.backend = backend
+        self.retained = retained
+        self._incarnation = incarnation
+        self._defaults = {name for name in DEFAULTS if not overrides(agent, name)}
+
+    def does_nothing(self, callback: effects.Callback) -> bool:
+        """Whether *callback* is a default, which cannot keep anybody waiting."""
+        return callback.name in self._defaults
+
+    async def run(self, callback: effects.Callback) -> inputs.FromCallback:
+        """Run *callback* and return what became of it."""
+        try:
+            answer = await settled(self._call(callback))
+        except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+            log.frames(error)
+            return inputs.CallbackCrashed(callback.name, log.class_of(error))
+        decision = self._judged(callback, answer)
+        return inputs.CallbackReturned(callback.name, decision)
+
+    def _call(self, callback: effects.Callback) -> Any:
+        agent, backend, state = self.agent, self.backend, self.retained.state
+        match callback:
+            case effects.PreRun():
+                return agent.pre_run(state)
+            case effects.PreTurn(prompt):
+                return agent.pre_turn(prompt, state)
+            case effects.HandleResponse(ref, response):
+                return agent.handle_response(ref, response, state)
+            case effects.HandleError(ref, reason):
+                return agent.handle_error(ref, reason, state)
+            case effects.PostTurn(ref, outcome):
+                return agent.post_turn(outcome, ref, state)
+            case effects.HandleEvent(event):
+                return agent.handle_event(event, state)
+            case effects.HandleInfo(message):
+                handle_info: Callable[[object, Any], Any] = agent.handle_info  # type: ignore[attr-defined]  # offered, or it would not be invoked
+                return handle_info(message, state)
+            case effects.PostRun():
+                return agent.post_run(state)
+            case effects.CheckpointSession(session_id):
+                assert isinstance(backend, Checkpoints)
+                return backend.checkpoint_session(self.retained.session, session_id)
+            case effects.ResetSession():
+                assert isinstance(backend, ResetsSession)
+                return backend.reset_session(self.retained.session)
+            case _:
+                assert_never(callback)
+
+    def _judged(self, callback: effects.Callback, answer: Any) -> decisions.Decision:
+        match callback:
+            case effects.PostRun():
+                return decisions.Done()
+            case effects.CheckpointSession() | effects.ResetSession():
+                return self._judged_session(callback, answer)
+            case _:
+                decision = self._decision(answer)
+        if decisions.fits(callback.name, decision) and not isinstance(decision, decisions.Declined):
+            self.retained.state = answer.state
+        return decision
+
+    def _judged_session(
+        self, callback: effects.CheckpointSession | effects.ResetSession, answer: Any
+    ) -> decisions.Decision:
+        if isinstance(answer, behaviour.Failed):
+            reset = isinstance(callback, effects.ResetSession)
+            return decisions.Declined(plain(answer.reason)) if reset else decisions.Invalid()
+        self.retained.session = answer
+        return decisions.Done()
+
+    def _decision(self, answer: Any) -> decisions.Decision:
+        match answer:
+            case behaviour.NoReply():
+                return decisions.NoReply()
+            case behaviour.Prompt(text=text) if sendable(text):
+                return decisions.Prompt(text, self._fresh_ref())
+            case behaviour.Halt():
+                return decisions.Halt()
+            case behaviour.Run(prompt=prompt) if sendable(prompt):
+                return decisions.Run(prompt)
+            case behaviour.Skip():
+                return decisions.Skip()
+            case behaviour.Ok():
+                return decisions.Done()
+            case behaviour.Failed(reason=reason) | events.Failed(reason=reason):
+                return decisions.Declined(plain(reason))
+            case _:
+                return decisions.Invalid()
+
+    def _fresh_ref(self) -> RequestRef:
+        return RequestRef.mint(self._incarnation, os.urandom(16))
+
+    async def terminate(self, reason: ExitReason) -> None:
+        """Run both termination callbacks; neither can prevent the other, or the end."""
+        retained = self.retained
+        await self._last(
+            "terminate_agent", lambda: self.agent.terminate_agent(reason, retained.state)
+        )
+        await self._last(
+            "terminate_session", lambda: self.backend.terminate_session(retained.session)
+        )
+
+    async def _last(self, name: str, call: Callable[[], Any]) -> None:
+        try:
+            await settled(call())
+        except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+            self.failed(name, error)
+
+    def failed(self, name: str, error: BaseException) -> None:
+        """Log that the callback *name* raised, where the machine does not hear of it."""
+        owner = self.backend if name.endswith("_session") else self.agent
+        log.line(
+            "callback.failed",
+            module=type(owner).__module__,
+            callback=name,
+            error=log.class_of(error),
+        )
+        log.frames(error)
+
+    async def reapply(self, session: Session, session_id: str) -> Session:
+        """Return a turn's *session* with the acknowledged id in it, or as it is if that fails."""
+        assert isinstance(self.backend, Checkpoints)
+        try:
+            return await settled(self.backend.checkpoint_session(session, session_id))
+        except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
+            self.failed("checkpoint_session", error)
+            return session
+
+    def shown(self) -> Plain:
+        """Return what outsiders may see of the state: `show_state`'s answer if it can be sent."""
+        state = self.retained.state
+        try:
+            shown = freeze(self.agent.show_state(state))
+        except Exception as error:  # noqa: BLE001  # user code may raise whatever it likes
+            self.failed("show_state", error)
+            return type(state).__name__
+        return shown if encoded_size(shown) <= MAX_SHOWN_BYTES else type(state).__name__
+
+
+def sendable(text: object) -> bool:
+    """Whether *text* is text that can leave the process."""
+    if not isinstance(text, str):
+        return False
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain(reason: object) -> Plain:
+    """Return a reason that user code gave as plain data: itself, or the name of its type."""
+    try:
+        return freeze(reason)
+    except NotPlain:
+        code = getattr(reason, "code", None)
+        return code if isinstance(code, str) else type(reason).__name__

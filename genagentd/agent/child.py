@@ -1,0 +1,197 @@
+"""A provider's process: pipes for all three streams, exit by pidfd, ended with its tree.
+
+It belongs to the coordinator's loop, which drains its standard error and reaps it;
+its methods may be awaited from that loop and from the turn's. Each pipe is read or
+written by one of them at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+from genagentd import kernel
+from genagentd.agent.sweep import Identity, readable
+
+STDERR_TAIL_BYTES = 8_192
+#: Between SIGINT and SIGTERM, and again between SIGTERM and SIGKILL: together well
+#: inside the grace that an interrupted turn has.
+GRACE_MS = 1_500
+#: A pipe holds 64 KiB; more than this comes from a grandchild that writes on and on.
+MAX_READS_AT_EXIT = 4
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class ChildProcess:
+    """One process in a session of its own. Made in the coordinator's loop.
+
+    Raises:
+        OSError: the program could not be started.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        on_exit: Callable[[ChildProcess], None],
+        grace_ms: int = GRACE_MS,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_exit = on_exit
+        self._grace_ms = grace_ms
+        self._popen = subprocess.Popen(
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+        pipes = (self._popen.stdin, self._popen.stdout, self._popen.stderr)
+        self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in pipes)
+        self._stderr_tail = b""
+        self._returncode: int | None = None
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._stdin_open = True
+        self._pidfd = os.pidfd_open(self.pid)
+        self._loop.add_reader(self._stderr, self._drain)
+        self._loop.add_reader(self._pidfd, self._reap)
+
+    @property
+    def pid(self) -> int:
+        """The process id; also of one that has ended."""
+        return self._popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal, None while it runs."""
+        return self._returncode
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 8 KiB of standard error, control characters removed."""
+        return _CONTROL.sub("", self._stderr_tail.decode("utf-8", "replace"))
+
+    def _drain(self) -> None:
+        try:
+            data = os.read(self._stderr, 65_536)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._stderr)
+        self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        # What it printed before it ended must be in the tail by the time `wait` returns.
+        for _ in range(MAX_READS_AT_EXIT):
+            self._drain()
+        self._returncode = self._popen.wait()
+        waiters, self._waiters = self._waiters, []
+        for loop, future in waiters:
+            loop.call_soon_threadsafe(_wake, future)
+        self._on_exit(self)
+
+    async def write(self, data: bytes) -> None:
+        """Write all of *data*, or as much as the process wants before it closes the pipe."""
+        rest = memoryview(data)
+        while rest and self._stdin_open:
+            try:
+                rest = rest[os.write(self._stdin, rest) :]
+            except BlockingIOError:
+                await _writable(self._stdin)
+            except BrokenPipeError:
+                return
+
+    async def close_stdin(self) -> None:
+        """Close standard input; twice is fine."""
+        self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._stdin_open and self._popen.stdin is not None:
+            self._stdin_open = False
+            self._popen.stdin.close()
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        """Return the next bytes of standard output; empty at its end."""
+        while True:
+            try:
+                return os.read(self._stdout, limit_bytes)
+            except BlockingIOError:
+                await readable(self._stdout)
+
+    async def wait(self) -> int:
+        """Return the exit code once the process has ended."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        self._waiters.append((loop, ended))
+        # Asked after it was appended: another thread may be waking the waiters just now.
+        if self._returncode is None:
+            await ended
+        assert self._returncode is not None
+        return self._returncode
+
+    async def end(self, *, interrupt_first: bool = True) -> int:
+        """End the process and its tree and return the exit code; at once if it has ended."""
+        tree: set[Identity] = set()
+        if interrupt_first:
+            await self._signalled(tree, os.kill, signal.SIGINT)
+        await self._signalled(tree, os.killpg, signal.SIGTERM)
+        # Also if the process has ended: its group may hold children that have not.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pid, ticks in tree:
+            kernel.kill_exactly(pid, ticks)
+        return await self.wait()
+
+    async def _signalled(
+        self, tree: set[Identity], send: Callable[[int, int], None], number: signal.Signals
+    ) -> None:
+        """Note the tree as it is, signal, and give the process its grace to end."""
+        if self._returncode is not None:
+            return
+        # Once its parent is dead, a process in a session of its own is in nobody's tree.
+        tree.update((pid, kernel.started_ticks(pid)) for pid in kernel.descendants(self.pid))
+        with contextlib.suppress(ProcessLookupError):
+            send(self.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace_ms / 1000):
+                await self.wait()
+
+    def close(self) -> None:
+        """Close its pipes: nothing more can be read. In the coordinator, when nobody uses it."""
+        self._close_stdin()
+        self._loop.remove_reader(self._stderr)
+        for pipe in (self._popen.stdout, self._popen.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _descriptor(pipe: object) -> int:
+    descriptor: int = pipe.fileno()  # type: ignore[attr-defined]  # all three are pipes
+    os.set_blocking(descriptor, False)
+    return descriptor
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(descriptor, _wake, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_writer(descriptor)

@@ -1,0 +1,161 @@
+"""The agent process from its first line of ours to its exit code.
+
+It binds its socket, says so on the pipe, and becomes somebody only with the daemon's
+hello. It says `Ready` or why it cannot start; its last word is why it exits, and
+what it said has two seconds to leave before the process ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+from genagent_protocol.envelopes import AgentHello, Exiting, Ready, StartRefused
+from genagent_protocol.errors import RemoteWireError
+from genagent_protocol.header import DAEMON, Header
+from genagent_protocol.reasons import ExitReason, StartError
+from genagent_protocol.refs import AgentHandle, RequestRef
+from genagent_protocol.turns.inputs import StopRequested
+from genagentd import kernel
+from genagentd.agent import incoming, log
+from genagentd.agent.behaviour import AnyAgent
+from genagentd.agent.calls import Calls
+from genagentd.agent.channel import Channel
+from genagentd.agent.context import Context
+from genagentd.agent.inbox import Frame, Inbox
+from genagentd.agent.loading import installed_backends
+from genagentd.agent.mail import Mail
+from genagentd.agent.opening import open_agent
+from genagentd.agent.outgoing import Outgoing
+from genagentd.agent.peers import Peers
+from genagentd.agent.shell import Shell
+from genagentd.channels import end_context
+
+#: How long what was said last has to leave.
+LINGER_MS = 2_000
+#: How long an orderly end may take when the daemon is gone.
+ORPHANED_S = 5
+#: The status that says: the reason is in the last message.
+REASON_TOLD = 70
+#: The ends that are told by a status of 0.
+ORDERLY = frozenset({"normal", "shutdown"})
+REGISTRY_LOST = ExitReason("registry_lost")
+
+
+def main(socket_path: str, pipe_fd: int, cold: bool) -> int:
+    """Live one life and return its exit status; the caller ends the process with it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    life = Life(socket_path, os.getppid())
+    try:
+        return _driven(loop, life.live(pipe_fd, cold=cold))
+    except Exception:  # noqa: BLE001  # a bug of ours: the log gets it, and the status says it
+        traceback.print_exc()
+        life.close()
+        return 1
+    finally:
+        end_context()
+
+
+def _driven(loop: asyncio.AbstractEventLoop, life: Coroutine[Any, Any, int]) -> int:
+    task = loop.create_task(life)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as stray:
+            # asyncio lets these through from any task, also from one that nobody awaits.
+            if task.done():
+                raise
+            log.line("task.stray_exit", error=log.class_of(stray))
+
+
+class Life:
+    """The life of one agent process."""
+
+    def __init__(self, socket_path: str, daemon_pid: int) -> None:
+        self._path = socket_path
+        self._daemon_pid = daemon_pid
+        self._inbox: Inbox
+        self._channel: Channel | None = None
+
+    async def live(self, pipe_fd: int, *, cold: bool) -> int:
+        """Return the exit status, when everything is over and said."""
+        self._inbox = Inbox()
+        channel = self._channel = Channel(self._path, self._keep, self._orphaned, self._daemon_pid)
+        os.write(pipe_fd, b"ready cold\n" if cold else b"ready\n")
+        os.close(pipe_fd)
+        hello = await self._hello()
+        outgoing = Outgoing(hello.start.name, channel.send, asyncio.get_running_loop().call_soon)
+        calls = Calls(outgoing.say)
+        mail = Mail(self._inbox, outgoing, calls)
+        channel.on_frame = mail.arrived
+        status = await self._born(hello, outgoing, calls, mail)
+        outgoing.flush()
+        self.close()
+        return status
+
+    def _keep(self, header: Header, body: bytes) -> None:
+        self._inbox.put(Frame(header, body))
+
+    async def _hello(self) -> AgentHello:
+        """Return the daemon's first word."""
+        while True:
+            await self._inbox.filled()
+            frame = self._inbox.take()
+            try:
+                if isinstance(frame, Frame):
+                    said = incoming.opened(frame.header, frame.body)
+                    if isinstance(said, AgentHello):
+                        return said
+            except RemoteWireError as error:
+                log.line("message.malformed", error=log.class_of(error))
+
+    async def _born(self, hello: AgentHello, outgoing: Outgoing, calls: Calls, mail: Mail) -> int:
+        context = _context(hello, outgoing, calls)
+
+        def introduce(agent: AnyAgent) -> None:
+            agent.context = context
+
+        opened = await open_agent(hello.start, introduce)
+        if isinstance(opened, StartError):
+            outgoing.say(DAEMON, StartRefused(error=opened))
+            return 1
+        outgoing.say(DAEMON, Ready())
+        shell = Shell(context, opened, self._inbox, outgoing, mail)
+        reason = await shell.run()
+        return _last_word(outgoing, reason, shell.unresolved)
+
+    def _orphaned(self) -> None:
+        """The daemon is gone: end in order, and not later than that."""
+        signal.alarm(ORPHANED_S)
+        self._inbox.put(StopRequested(REGISTRY_LOST))
+
+    def close(self) -> None:
+        """Close the channel; what was said has its time to leave."""
+        if self._channel is not None:
+            self._channel.close(LINGER_MS)
+
+
+def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls) -> Context:
+    pid = os.getpid()
+    handle = AgentHandle(
+        name=hello.start.name,
+        incarnation=hello.incarnation,
+        pid=pid,
+        started_ticks=kernel.started_ticks(pid),
+        place=hello.place,
+    )
+    return Context(handle, Peers(handle.name, handle.incarnation, outgoing.say, calls))
+
+
+def _last_word(outgoing: Outgoing, reason: ExitReason, unresolved: tuple[RequestRef, ...]) -> int:
+    outgoing.say(DAEMON, Exiting(reason=reason, unresolved=unresolved))
+    return 0 if reason.text in ORDERLY else REASON_TOLD
+
+
+# The helper that agents are forked from imports this module: looked up there, it is found here.
+installed_backends()

@@ -1,0 +1,182 @@
+"""What an agent hears, as facts for its machine: one envelope, one input.
+
+Who may say what is settled by the sender that the daemon stamped on the header: its
+own words are the daemon's alone, everything else may come from any client or agent.
+Nothing here acts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from genagent_protocol import codec, envelopes, requests
+from genagent_protocol.answers import Refused
+from genagent_protocol.errors import RemoteWireError
+from genagent_protocol.header import DAEMON, Header
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import Reason
+from genagent_protocol.turns import inputs
+from genagent_protocol.turns.requests import AddressText
+
+FromDaemon: TypeAlias = (
+    envelopes.AgentHello
+    | envelopes.StopAsked
+    | envelopes.RefuseTurns
+    | envelopes.CallerDown
+    | envelopes.TelemetryWanted
+    | envelopes.Ping
+    | envelopes.Credit
+    | envelopes.Reply
+    | envelopes.Down
+    | envelopes.Undeliverable
+    | envelopes.UnknownType
+)
+FromOthers: TypeAlias = (
+    envelopes.Submit
+    | envelopes.Notify
+    | envelopes.Interrupt
+    | envelopes.Resume
+    | envelopes.Halt
+    | envelopes.Call
+    | envelopes.Reply
+    | envelopes.Admission
+    | envelopes.EventMessage
+    | envelopes.Completion
+    | envelopes.Gap
+)
+#: What the shell answers itself, because it concerns the channel and not the turns.
+Outside: TypeAlias = (
+    envelopes.AgentHello
+    | envelopes.TelemetryWanted
+    | envelopes.Ping
+    | envelopes.Credit
+    | envelopes.Reply
+    | envelopes.UnknownType
+)
+Message: TypeAlias = (
+    envelopes.Admission
+    | envelopes.EventMessage
+    | envelopes.Completion
+    | envelopes.Down
+    | envelopes.Gap
+    | envelopes.Undeliverable
+)
+
+#: Opened at once even while a callback runs: the callback may be waiting for it.
+PASSING = frozenset({"reply", "credit", "down"})
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who waits for the answer to one call, and under which number."""
+
+    address: AddressText
+    call: int
+
+
+def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
+    """Return the one envelope that *body* carries.
+
+    Raises:
+        UnknownMessage: it is of a type that its sender does not say to agents.
+        RemoteWireError: it is no envelope, or more than one.
+    """
+    union = FromDaemon if header.sender == DAEMON else FromOthers
+    found: list[FromDaemon | FromOthers] = codec.decode(union, body)
+    if len(found) != 1:
+        raise RemoteWireError(f"a message for an agent holds one envelope, not {len(found)}")
+    return found[0]
+
+
+def refusal_of_unknown(
+    header: Header, body: bytes, tag: str
+) -> envelopes.Reply | envelopes.UnknownType | None:
+    """Return what the sender of a well-formed but unknown envelope is owed.
+
+    A call is refused, the daemon is told, and anything else is met with silence.
+    """
+    if header.sender == DAEMON:
+        return envelopes.UnknownType(tag=tag)
+    raw = codec.unpack(body)
+    number = raw.get("call") if isinstance(raw, FrozenDict) else None
+    if header.kind != "call" or not isinstance(number, int):
+        return None
+    return envelopes.Reply(call=number, answer=Refused(Reason("unknown_request")))
+
+
+def fact(header: Header, body: bytes, said: FromDaemon | FromOthers) -> inputs.Input | Outside:
+    """Return what *said*, the opened *body*, means to the machine, or itself if nothing."""
+    match said:
+        case envelopes.Submit():
+            return inputs.PromptSubmitted(
+                ref=said.ref,
+                prompt=said.prompt,
+                recipient=said.recipient.text,
+                stream_to=None if said.stream_to is None else said.stream_to.text,
+                on_halt=said.on_halt,
+            )
+        case envelopes.Notify():
+            return inputs.NotificationReceived(said.event)
+        case envelopes.Call():
+            return _called(Caller(header.sender, said.call), said.request)
+        case envelopes.Interrupt():
+            return inputs.InterruptReceived()
+        case envelopes.Resume():
+            return inputs.ResumeRequested()
+        case envelopes.Halt():
+            return inputs.HaltRequested()
+        case envelopes.StopAsked(drain=True):
+            return inputs.DrainRequested(reason=said.reason)
+        case envelopes.StopAsked():
+            return inputs.StopRequested(said.reason)
+        case envelopes.RefuseTurns():
+            return inputs.TurnsRefused()
+        case envelopes.CallerDown():
+            return inputs.CallerDown(said.caller.text)
+        case (
+            envelopes.Admission()
+            | envelopes.EventMessage()
+            | envelopes.Completion()
+            | envelopes.Down()
+            | envelopes.Gap()
+            | envelopes.Undeliverable()
+        ):
+            return inputs.MessageReceived(said, len(body))
+        case _:
+            return said
+
+
+def _called(call: Caller, request: requests.AgentRequest) -> inputs.Input:
+    match request:
+        case requests.Ask():
+            return inputs.AskReceived(
+                call=call, ref=request.ref, prompt=request.prompt, caller=call.address
+            )
+        case requests.Tell():
+            return inputs.TellReceived(
+                call=call,
+                ref=request.ref,
+                prompt=request.prompt,
+                recipient=None if request.recipient is None else request.recipient.text,
+                stream_to=None if request.stream_to is None else request.stream_to.text,
+                on_halt=request.on_halt,
+            )
+        case requests.Poll():
+            return inputs.PollRequested(call, request.ref)
+        case requests.NotifyAck():
+            return inputs.NotificationReceived(request.event, call)
+        case requests.CancelRequest():
+            return inputs.CancelRequested(call, request.ref)
+        case requests.InterruptRequest():
+            return inputs.InterruptRequested(call, request.ref)
+        case requests.GetStatus():
+            return inputs.StatusRequested(call)
+        case requests.GetSnapshot():
+            return inputs.SnapshotRequested(call)
+        case requests.ResetSession():
+            return inputs.ResetRequested(call)
+        case requests.Drain():
+            return inputs.DrainRequested(call)
+        case _:
+            assert_never(request)

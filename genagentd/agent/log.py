@@ -1,0 +1,34 @@
+"""One line of key=value on standard error, which is the agent's log.
+
+Lines name agents, modules, classes and places in code; never what a user, a model or
+an exception said.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from genagent_protocol.plain import printable
+
+
+def line(event: str, **fields: object) -> None:
+    """Write one line; fields that are None are left out."""
+    said = "".join(f" {key}={_value(value)}" for key, value in fields.items() if value is not None)
+    print(f"{event}{said}", file=sys.stderr, flush=True)
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else str(value)
+    return printable(text) if text and " " not in text and "=" not in text else ascii(text)
+
+
+def frames(error: BaseException) -> None:
+    """Write where *error* was raised: file, line and function of each frame, nothing else."""
+    for frame in traceback.extract_tb(error.__traceback__):
+        print(f"  at {frame.filename}:{frame.lineno} {frame.name}", file=sys.stderr, flush=True)
+
+
+def class_of(error: BaseException) -> str:
+    """Return how the class of *error* is called in reasons and lines."""
+    return type(error).__qualname__

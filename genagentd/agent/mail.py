@@ -1,0 +1,72 @@
+"""What arrives and what leaves: frames for the inbox, answers for those who wait for them.
+
+A frame is kept unopened until its turn comes, with three exceptions that a running
+callback may be waiting for: answers to calls of this agent, credit, and the end of
+an agent it has called. The daemon is told what was taken in when it was dealt with,
+so that what waits here is bounded by its window.
+"""
+
+from __future__ import annotations
+
+from genagent_protocol import codec
+from genagent_protocol.envelopes import Credit, Down, Reply
+from genagent_protocol.errors import RemoteWireError
+from genagent_protocol.header import DAEMON, Header
+from genagentd.agent import incoming, log
+from genagentd.agent.calls import Calls
+from genagentd.agent.inbox import Frame, Inbox
+from genagentd.agent.outgoing import Outgoing
+from genagentd.outbox import Intake
+
+
+class Mail:
+    """Used in the coordinator."""
+
+    def __init__(self, inbox: Inbox, outgoing: Outgoing, calls: Calls) -> None:
+        self._inbox = inbox
+        self._outgoing = outgoing
+        self._calls = calls
+        self._intake = Intake()
+
+    def arrived(self, header: Header, body: bytes) -> None:
+        """A frame came: deal with it at once if somebody may be waiting, else keep it."""
+        frame = Frame(header, body)
+        if header.kind not in incoming.PASSING or not self._passed(frame):
+            self._inbox.put(frame)
+
+    def _passed(self, frame: Frame) -> bool:
+        """Deal with an answer, credit, or the end of a called agent; False if it is none."""
+        said = self.open(frame)
+        match said:
+            case Reply():
+                self._calls.answered(frame.header.sender, said)
+            case Credit():
+                self._outgoing.credited(said)
+            case Down() if not self._calls.ended(said):
+                return False
+        self.took(frame)
+        return True
+
+    def open(self, frame: Frame) -> incoming.FromDaemon | incoming.FromOthers | None:
+        """Return the envelope of *frame*, or None if there is none that this agent knows.
+
+        Somebody who called for something unknown is told; anything else is logged.
+        """
+        header, body = frame
+        try:
+            return incoming.opened(header, body)
+        except codec.UnknownMessage as unknown:
+            refusal = incoming.refusal_of_unknown(header, body, unknown.tag)
+            if refusal is not None:
+                self._outgoing.say(header.sender, refusal)
+            log.line("message.unknown", sender=header.sender, type=unknown.tag)
+        except RemoteWireError:
+            log.line("message.malformed", sender=header.sender, kind=header.kind)
+        return None
+
+    def took(self, frame: Frame) -> None:
+        """*frame* was dealt with; tell the daemon when it is time to."""
+        if self._intake.took(len(frame.body)):
+            self._intake.told()
+            credit = Credit(messages=self._intake.messages, bytes=self._intake.bytes)
+            self._outgoing.say(DAEMON, credit)

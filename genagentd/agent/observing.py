@@ -1,0 +1,135 @@
+"""What the machine notes, told to whoever watches: a record, and for some a log line.
+
+The shell's share of a record is added here: name, wall clock, durations, shown state.
+Records named `turn.*` stay free of content, and so does every log line.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from genagent_protocol import schema
+from genagent_protocol.envelopes import Telemetry
+from genagent_protocol.plain import FrozenDict, Plain, freeze
+from genagent_protocol.reasons import ExitReason, Failure
+from genagent_protocol.refs import AgentHandle
+from genagent_protocol.turns.effects import Emit
+from genagentd import telemetry
+from genagentd.agent import log
+from genagentd.agent.stream import now_ms
+
+#: What goes to the log as well: what went wrong, and what changes an agent's course.
+LOGGED = frozenset(
+    {
+        "turn.error",
+        "turn.rejected",
+        "turn.cancelled",
+        "input.rejected",
+        "halted",
+        "terminated",
+        "callback.failed",
+        "message.dropped",
+    }
+)
+#: What carries the shown state.
+WITH_STATE = frozenset({"prompt.start", "prompt.stop", "prompt.error", "halted"})
+#: What is measured by how long it took instead of when it was.
+TIMED = frozenset({"prompt.stop", "turn.stop", "turn.error"})
+
+#: Fields of a note that become metadata as they are, where they are set.
+_PLAIN_FIELDS = (
+    *("attempt", "origin", "reason_kind", "prompt", "original_prompt", "rewritten", "event"),
+    *("callback", "error"),
+)
+
+
+class Observer:
+    """Tells the daemon and the attached handlers what happens. Used in the coordinator."""
+
+    def __init__(
+        self,
+        handle: AgentHandle,
+        module: str,
+        show: Callable[[], Plain],
+        send: Callable[[Telemetry], None],
+    ) -> None:
+        self._handle = handle
+        self._module = module
+        self._show = show
+        self._send = send
+        #: Whether the daemon wants records.
+        self.wanted = False
+        self._began: tuple[int, int] | None = None
+
+    def turn_began(self, turn: int) -> None:
+        """The code of that turn was begun now."""
+        self._began = (turn, now_ms())
+
+    def note(self, emit: Emit) -> None:
+        """Tell whoever watches; without anybody, only what belongs into the log is written."""
+        if emit.name in LOGGED:
+            self._log(emit)
+        if not self.wanted and not telemetry.watched():
+            return
+        record = Telemetry(
+            event=emit.name,
+            agent=self._handle.name,
+            incarnation=self._handle.incarnation,
+            measurements=self._measurements(emit),
+            metadata=self._metadata(emit),
+        )
+        if self.wanted:
+            self._send(record)
+        telemetry.publish(record)
+
+    def _measurements(self, emit: Emit) -> FrozenDict:
+        measured: dict[str, Plain] = {}
+        if emit.name not in TIMED:
+            measured["system_time_ms"] = time.time_ns() // 1_000_000
+        if emit.depth is not None:
+            measured["depth"] = emit.depth
+        duration = self._duration_ms(emit)
+        if duration is not None:
+            measured["duration_ms"] = duration
+        return FrozenDict(measured)
+
+    def _duration_ms(self, emit: Emit) -> int | None:
+        if emit.turn is None or self._began is None or self._began[0] != emit.turn:
+            return None
+        return now_ms() - self._began[1]
+
+    def _metadata(self, emit: Emit) -> FrozenDict:
+        said: dict[str, Plain] = {}
+        if emit.ref is not None:
+            said["ref"] = emit.ref.text
+        for field in _PLAIN_FIELDS:
+            value = getattr(emit, field)
+            if value is not None:
+                said[field] = value
+        if emit.reason is not None:
+            said["reason"] = freeze(schema.dump(emit.reason))
+        if emit.name == "state.changed":
+            said |= {"from": emit.was, "to": emit.now}
+        if emit.name in WITH_STATE:
+            said["agent_state"] = self._show()
+        return FrozenDict(said)
+
+    def _log(self, emit: Emit) -> None:
+        log.line(
+            emit.name,
+            agent=self._handle.name,
+            ref=None if emit.ref is None else emit.ref.text,
+            attempt=emit.attempt,
+            origin=emit.origin,
+            reason=None if emit.reason is None else _code(emit.reason),
+            reason_kind=emit.reason_kind,
+            module=self._module if emit.callback else None,
+            callback=emit.callback,
+            error=emit.error,
+            duration_ms=self._duration_ms(emit),
+        )
+
+
+def _code(reason: Failure | ExitReason) -> str:
+    return reason.text if isinstance(reason, ExitReason) else reason.code

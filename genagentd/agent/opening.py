@@ -1,0 +1,159 @@
+"""From the daemon's hello to an agent that is ready: in order, and each failure in one line.
+
+The agent's class and the backend are loaded, the limits checked, `init_agent` asked
+for the backend's options and the first state, and the session opened or resumed.
+Whichever fails ends the start; no termination callback is run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from genagent_backends.base import Backend, ResumesSession, Session
+from genagent_protocol import events
+from genagent_protocol.bounds import Limits
+from genagent_protocol.limits import split_options
+from genagent_protocol.plain import FrozenDict, NotPlain, freeze
+from genagent_protocol.reasons import StartError
+from genagent_protocol.requests import StartAgent
+from genagentd.agent import behaviour, log
+from genagentd.agent.behaviour import AnyAgent
+from genagentd.agent.callbacks import Retained, plain, settled
+from genagentd.agent.loading import load_agent, load_backend
+
+FAILED = (behaviour.Failed, events.Failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An agent that is ready for its machine."""
+
+    agent: AnyAgent
+    backend: Backend
+    limits: Limits
+    retained: Retained
+
+
+async def open_agent(
+    start: StartAgent, introduce: Callable[[AnyAgent], None]
+) -> Opened | StartError:
+    """Return the agent that *start* asks for, with its session open, or why there is none.
+
+    *introduce* gives the agent its context before any of its code runs.
+    """
+    if start.cwd is not None:
+        sys.path.insert(0, start.cwd)
+    split = split_options(start.options)
+    if isinstance(split, StartError):
+        return split
+    limits, options = split
+    agent = load_agent(start.agent)
+    if isinstance(agent, StartError):
+        return agent
+    backend = load_backend(start.backend)
+    if isinstance(backend, StartError):
+        return backend
+    introduce(agent)
+    first = await _init_agent(agent, options)
+    if isinstance(first, StartError):
+        return first
+    backend_options, state = first
+    session = await _session(backend, backend_options, start)
+    if isinstance(session, StartError):
+        return session
+    return Opened(agent, backend, limits, Retained(state, session))
+
+
+async def _init_agent(agent: AnyAgent, options: FrozenDict) -> tuple[FrozenDict, Any] | StartError:
+    name = f"{type(agent).__module__}.{type(agent).__qualname__}.init_agent"
+    try:
+        answer = await settled(agent.init_agent(options))
+    except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+        return _raised(name, error)
+    if isinstance(answer, FAILED):
+        reason = plain(answer.reason)
+        return StartError(
+            kind="init_agent_failed", message=f"{name} declined: {reason!s}", detail=reason
+        )
+    if not isinstance(answer, behaviour.Started):
+        return _no_answer("init_agent_failed", name, answer, "Started or Failed")
+    return _checked(agent, name, answer)
+
+
+def _checked(
+    agent: AnyAgent, name: str, answer: behaviour.Started[Any]
+) -> tuple[FrozenDict, Any] | StartError:
+    try:
+        options = freeze(answer.backend_options)
+    except NotPlain as error:
+        return StartError(
+            kind="init_agent_failed", message=f"{name}: the backend's options: {error}"
+        )
+    if not isinstance(options, FrozenDict):
+        return _no_answer("init_agent_failed", name, answer.backend_options, "a mapping of options")
+    try:
+        agent.copy_state(answer.state)
+    except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
+        log.frames(error)
+        return StartError(
+            kind="state_not_copyable",
+            message=f"copy_state of a {type(answer.state).__name__} raised {log.class_of(error)}; "
+            "a turn works on a copy of the state: define copy_state, or keep what cannot be "
+            "copied outside the state",
+            detail=log.class_of(error),
+        )
+    return options, answer.state
+
+
+async def _session(
+    backend: Backend, options: FrozenDict, start: StartAgent
+) -> Session | StartError:
+    if start.session is not None and not isinstance(backend, ResumesSession):
+        return StartError(
+            kind="unsupported_resume",
+            message=f"the backend {start.backend} cannot resume a session; start without one",
+        )
+    name = f"{type(backend).__module__}.{type(backend).__qualname__}"
+    callback = "start_session" if start.session is None else "resume_session"
+    try:
+        answer = await settled(_ask_for_session(backend, options, start.session))
+    except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
+        return _raised(f"{name}.{callback}", error)
+    if isinstance(answer, FAILED):
+        reason = plain(answer.reason)
+        return StartError(
+            kind="backend_start_failed",
+            message=f"the backend {start.backend} declined: {_told(reason)}",
+            detail=reason,
+        )
+    return answer
+
+
+def _ask_for_session(backend: Backend, options: FrozenDict, session_id: str | None) -> Session:
+    if session_id is None:
+        return backend.start_session(options)
+    assert isinstance(backend, ResumesSession)
+    return backend.resume_session(session_id, options)
+
+
+def _told(reason: Any) -> str:
+    """Return a reason in one line; a mapping that has a message says it itself."""
+    said = reason.get("message") if isinstance(reason, FrozenDict) else None
+    return said if isinstance(said, str) else str(reason)
+
+
+def _raised(name: str, error: BaseException) -> StartError:
+    log.line("init.failed", callback=name, error=log.class_of(error))
+    log.frames(error)
+    return StartError(
+        kind="init_failed",
+        message=f"{name} raised {log.class_of(error)}",
+        detail=log.class_of(error),
+    )
+
+
+def _no_answer(kind: Any, name: str, answer: object, wanted: str) -> StartError:
+    return StartError(kind=kind, message=f"{name} returned {type(answer).__name__}, not {wanted}")

@@ -1,0 +1,344 @@
+"""How an agent's code reaches other agents: over its own channel, under its own name.
+
+A target is a name, looked up when it is used, or a captured handle, which means
+exactly that process. What is awaited works in `async def` callbacks and in the
+turn's thread; a `def` callback can only send: `notify`, `submit_with_completion`,
+`monitor`. Admissions, completions and `Down` messages reach the agent's
+`handle_info`. To await an answer of itself would be to wait for ever and is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from genagent_protocol.answers import Found, Ok, Refused
+from genagent_protocol.codec import MAX_PAYLOAD_BYTES, name_key
+from genagent_protocol.envelopes import Notify, Submit
+from genagent_protocol.errors import Refused as RefusedError
+from genagent_protocol.errors import StartFailed, TooLarge, TurnFailed, UsageError
+from genagent_protocol.events import Completed, Failed, Response
+from genagent_protocol.plain import FrozenDict, Loose, NotPlain, Plain, encoded_size, freeze
+from genagent_protocol.reasons import NOT_FOUND, PayloadTooLarge, Reason
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
+from genagent_protocol.requests import (
+    Ask,
+    DaemonRequest,
+    DemonitorAgent,
+    MonitorAgent,
+    NotifyAck,
+    StartAgent,
+    StopAgent,
+    Tell,
+    Whereis,
+)
+from genagent_protocol.supervision.effects import NotStarted, Started
+from genagentd.agent.behaviour import AnyAgent
+from genagentd.agent.calls import Answer, Calls, Say
+
+T = TypeVar("T")
+#: Whom to reach: a captured handle, or whoever has this name now.
+Target: TypeAlias = AgentHandle | Loose
+
+#: How long an answer to a control call is awaited, and an outcome.
+CALL_TIMEOUT_MS = 5_000
+ASK_TIMEOUT_MS = 60_000
+
+
+class Peers:
+    """The other agents, as one agent sees them. Use it from callbacks and from the turn."""
+
+    def __init__(self, name: Plain, incarnation: Incarnation, say: Say, calls: Calls) -> None:
+        self._name = name
+        self._incarnation = incarnation
+        self._say = say
+        self._calls = calls
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    # Sending, without waiting
+
+    def notify(self, target: Target, event: Loose) -> None:
+        """Send *event* to the target's `handle_event`; best effort, nothing comes back.
+
+        This does not say whether the target exists. To itself it is fine.
+
+        Raises:
+            UsageError: the event cannot cross a process border, or is too large.
+        """
+        notification = Notify(event=_payload(event, "event"))
+        if isinstance(target, AgentHandle):
+            self._post(target, notification)
+        else:
+            self._here(self._notify_by_name, _payload(target, "name"), notification)
+
+    def _notify_by_name(self, name: Plain, notification: Notify) -> None:
+        found = self._calls.ask_daemon(Whereis(name=name))
+        found.add_done_callback(lambda answer: self._notify_found(answer, notification))
+
+    def _notify_found(self, answer: asyncio.Future[Answer], notification: Notify) -> None:
+        found = None if answer.cancelled() else answer.result()
+        if isinstance(found, Found) and found.handle is not None:
+            self._post(found.handle, notification)
+
+    def submit_with_completion(
+        self, handle: AgentHandle, prompt: str, *, on_halt: Literal["queue", "fail"] = "queue"
+    ) -> RequestRef:
+        """Send one prompt to exactly this process and return its ref.
+
+        Its admission and its completion come to this agent's `handle_info`. This
+        does not wait: a dead process gets it too.
+
+        Raises:
+            UsageError: the prompt is not text, or too large; nothing was sent.
+        """
+        ref = _mint(handle)
+        self._post(
+            handle,
+            Submit(ref=ref, prompt=_text(prompt), recipient=self._incarnation, on_halt=on_halt),
+            ref.text,
+        )
+        return ref
+
+    def monitor(self, handle: AgentHandle) -> MonitorRef:
+        """Have exactly one `Down` with this monitor sent to `handle_info` when that agent ends.
+
+        It comes after everything the agent had sent, and at once if it is gone already.
+        """
+        monitor = self._calls.new_monitor()
+        self._tell_daemon(MonitorAgent(monitor=monitor, handle=handle))
+        return monitor
+
+    def demonitor(self, monitor: MonitorRef) -> None:
+        """Forget that watch. A `Down` of it may be on its way already."""
+        self._tell_daemon(DemonitorAgent(monitor=monitor))
+
+    # Waiting for an answer
+
+    async def whereis(self, name: Loose) -> AgentHandle | None:
+        """Return the handle of the living agent of that name, or None."""
+        return await self._there(self._whereis(_payload(name, "name")))
+
+    async def notify_ack(
+        self, target: Target, event: Loose, *, timeout_ms: int | None = CALL_TIMEOUT_MS
+    ) -> None:
+        """Have *event* handled or retained by the target.
+
+        Raises:
+            Refused: it did not fit, or the target is not there or is this agent.
+            CallTimeout, ProcessDown: nobody knows whether it was handled.
+        """
+        payload = _payload(event, "event")
+        answer = await self._call(
+            target, lambda _: NotifyAck(event=payload), "notify_ack", timeout_ms
+        )
+        _accepted(answer, "notify_ack")
+
+    async def tell_with_completion(
+        self,
+        target: Target,
+        prompt: str,
+        *,
+        on_halt: Literal["queue", "fail"] = "queue",
+        timeout_ms: int | None = CALL_TIMEOUT_MS,
+    ) -> RequestRef:
+        """Have *prompt* accepted and return its ref; the completion comes to `handle_info`.
+
+        Raises:
+            Refused: it was not accepted; there is no ref and no completion.
+            CallTimeout, ProcessDown: nobody knows whether it was accepted.
+        """
+        minted: list[RequestRef] = []
+
+        def tell(handle: AgentHandle) -> Tell:
+            minted.append(_mint(handle))
+            return Tell(
+                ref=minted[0],
+                prompt=_text(prompt),
+                recipient=self._incarnation,
+                on_halt=on_halt,
+            )
+
+        answer = await self._call(target, tell, "tell_with_completion", timeout_ms)
+        _accepted(answer, "tell_with_completion")
+        return minted[0]
+
+    async def ask(
+        self, target: Target, prompt: str, *, timeout_ms: int | None = ASK_TIMEOUT_MS
+    ) -> Response:
+        """Have *prompt* run and return the response.
+
+        Raises:
+            Refused: it was not accepted.
+            TurnFailed: it was, and its turn failed.
+            CallTimeout, ProcessDown: its fate is unknown.
+        """
+        answer = await self._call(
+            target, lambda handle: Ask(ref=_mint(handle), prompt=_text(prompt)), "ask", timeout_ms
+        )
+        match answer:
+            case Completed(response):
+                return response
+            case Failed(reason):
+                raise TurnFailed(f"ask: the turn failed ({reason})", reason)
+        raise _unexpected(answer, "ask")
+
+    async def start_agent(
+        self,
+        name: Loose,
+        *,
+        backend: str,
+        agent: str | type[AnyAgent] | None = None,
+        options: Mapping[str, Loose] | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        session: str | None = None,
+        start_timeout_ms: int = 60_000,
+        may_start: bool = False,
+    ) -> AgentHandle:
+        """Start another agent and return its handle when it is ready.
+
+        This agent must have been started with `may_start`. The new one lives on its
+        own: it does not end with this one. Without *cwd* it gets this one's.
+
+        Raises:
+            StartFailed: it could not be started, and nothing of it is left.
+        """
+        start = StartAgent(
+            name=_payload(name, "name"),
+            agent=_spelled(agent),
+            backend=backend,
+            options=_mapping(options, "options"),
+            cwd=cwd or os.getcwd(),
+            env=_mapping(env, "env"),
+            session=session,
+            start_timeout_ms=start_timeout_ms,
+            may_start=may_start,
+        )
+        answer = await self._there(self._calls.of_daemon(start, "start_agent", None))
+        match answer:
+            case Started(handle):
+                return handle
+            case NotStarted(error):
+                raise StartFailed(f"start_agent: {error}", error)
+        raise _unexpected(answer, "start_agent")
+
+    async def stop(self, name: Loose) -> None:
+        """Stop the agent of that name and return when it is gone.
+
+        Raises:
+            Refused: there is none, or it is this agent (`self_stop`).
+        """
+        frozen = _payload(name, "name")
+        if name_key(frozen) == name_key(self._name):
+            raise RefusedError("stop: an agent cannot stop itself", Reason("self_stop"))
+        answer = await self._there(self._calls.of_daemon(StopAgent(name=frozen), "stop", None))
+        if isinstance(answer, Refused):
+            raise RefusedError(f"stop: refused ({answer.reason})", answer.reason)
+
+    # Between threads
+
+    def _here(self, send: Callable[..., None], *arguments: object) -> None:
+        """Do *send* in the coordinator, whichever thread this is."""
+        if threading.get_ident() == self._thread:
+            send(*arguments)
+        else:
+            self._loop.call_soon_threadsafe(send, *arguments)
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await *work* in the coordinator's loop, whichever loop this is."""
+        if threading.get_ident() == self._thread:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def _post(self, handle: AgentHandle, envelope: object, ref: str | None = None) -> None:
+        self._here(self._say, handle.incarnation.text, envelope, ref)
+
+    def _tell_daemon(self, request: DaemonRequest) -> None:
+        self._here(self._calls.tell_daemon, request)
+
+    async def _call(
+        self,
+        target: Target,
+        request: Callable[[AgentHandle], Ask | Tell | NotifyAck],
+        what: str,
+        timeout_ms: int | None,
+    ) -> Answer:
+        return await self._there(self._called(target, request, what, timeout_ms))
+
+    async def _called(
+        self,
+        target: Target,
+        request: Callable[[AgentHandle], Ask | Tell | NotifyAck],
+        what: str,
+        timeout_ms: int | None,
+    ) -> Answer:
+        handle = (
+            target
+            if isinstance(target, AgentHandle)
+            else await self._whereis(_payload(target, "name"))
+        )
+        if handle is None:
+            raise RefusedError(f"{what}: there is no agent {target!r}", NOT_FOUND)
+        if handle.incarnation == self._incarnation:
+            raise RefusedError(
+                f"{what}: an agent that waits for itself waits for ever", Reason("self_call")
+            )
+        return await self._calls.of_agent(handle, request(handle), what, timeout_ms)
+
+    async def _whereis(self, name: Plain) -> AgentHandle | None:
+        answer = await self._calls.of_daemon(Whereis(name=name), "whereis", CALL_TIMEOUT_MS)
+        if isinstance(answer, Found):
+            return answer.handle
+        raise _unexpected(answer, "whereis")
+
+
+def _mint(handle: AgentHandle) -> RequestRef:
+    return RequestRef.mint(handle.incarnation, os.urandom(16))
+
+
+def _accepted(answer: Answer, what: str) -> None:
+    if not isinstance(answer, Ok):
+        raise _unexpected(answer, what)
+
+
+def _unexpected(answer: Answer, what: str) -> Exception:
+    if isinstance(answer, Refused):
+        return RefusedError(f"{what}: refused ({answer.reason})", answer.reason)
+    return UsageError(f"{what}: the answer was a {type(answer).__name__}")
+
+
+def _payload(value: Loose, what: str) -> Plain:
+    try:
+        frozen = freeze(value)
+    except NotPlain as error:
+        raise UsageError(f"{what}: {error}") from None
+    size = encoded_size(frozen)
+    if size > MAX_PAYLOAD_BYTES:
+        raise TooLarge(
+            f"{what}: {size} bytes, the limit is {MAX_PAYLOAD_BYTES}",
+            PayloadTooLarge(size_bytes=size, limit_bytes=MAX_PAYLOAD_BYTES),
+        )
+    return frozen
+
+
+def _text(prompt: object) -> str:
+    if not isinstance(prompt, str):
+        raise UsageError(f"prompt: text is wanted, not {type(prompt).__name__}")
+    return cast("str", _payload(prompt, "prompt"))
+
+
+def _mapping(value: Mapping[str, Loose] | None, what: str) -> FrozenDict:
+    frozen = _payload(value or {}, what)
+    if not isinstance(frozen, FrozenDict):
+        raise UsageError(f"{what}: a mapping is wanted, not {type(value).__name__}")
+    return frozen
+
+
+def _spelled(agent: str | type[AnyAgent] | None) -> str | None:
+    if agent is None or isinstance(agent, str):
+        return agent
+    return f"{agent.__module__}:{agent.__qualname__}"

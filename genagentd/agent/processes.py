@@ -1,0 +1,91 @@
+"""The processes below an agent: which ones a turn began, and that they end with it.
+
+A process for the session is spared by the end of a turn, with whatever lives below
+it, and ends with the agent. Everything is started and reaped by the main thread:
+what a thread starts may die with that thread.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+
+from genagentd.agent import log
+from genagentd.agent.child import ChildProcess
+from genagentd.agent.sweep import Identity, Sweep, below, childless
+
+
+class Processes:
+    """Used in the coordinator."""
+
+    def __init__(self) -> None:
+        self._before: frozenset[Identity] = frozenset()
+        #: The turn that may start processes now; None between turns.
+        self._turn: int | None = None
+        self._of_turn: dict[int, ChildProcess] = {}
+        self._of_session: dict[int, ChildProcess] = {}
+
+    def turn_began(self, turn: int) -> None:
+        """Remember what is there already: it is none of this turn's business."""
+        self._turn = turn
+        self._before = below()
+
+    async def spawn(
+        self,
+        turn: int,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        *,
+        for_session: bool,
+    ) -> ChildProcess:
+        """Start a process for that turn, or for the session it works on.
+
+        Raises:
+            OSError: the program could not be started, or the turn is over.
+        """
+        if turn != self._turn:
+            raise OSError(errno.ECANCELED, "the turn that wanted this process is over")
+        child = ChildProcess(argv, env, cwd, self._exited)
+        (self._of_session if for_session else self._of_turn)[child.pid] = child
+        return child
+
+    def _exited(self, child: ChildProcess) -> None:
+        # One of the turn is kept until the turn is over: what it printed may still be read.
+        if self._of_session.pop(child.pid, None) is not None:
+            self._of_turn[child.pid] = child
+
+    def turn_over(self) -> bool:
+        """Let the turn start no more processes; True if there is something to look through."""
+        self._turn = None
+        return bool(self._of_turn) or not childless()
+
+    async def end_turn(self) -> None:
+        """End whatever the turn began and did not end itself."""
+        ended = await self._sweep().end()
+        if ended:
+            log.line("turn.processes_ended", count=ended)
+        self._close_finished()
+
+    def kill_turn(self) -> None:
+        """Kill whatever the turn began, now."""
+        self._turn = None
+        self._sweep().kill()
+
+    async def end_all(self) -> None:
+        """End everything below this process: the agent is about to exit."""
+        self._turn = None
+        everything = Sweep(frozenset(), frozenset(), self._reaps_itself)
+        await everything.end()
+
+    def _sweep(self) -> Sweep:
+        return Sweep(self._before, frozenset(self._of_session), self._reaps_itself)
+
+    def _reaps_itself(self, pid: int) -> bool:
+        return pid in self._of_turn or pid in self._of_session
+
+    def _close_finished(self) -> None:
+        for child in list(self._of_turn.values()):
+            if child.returncode is not None:
+                del self._of_turn[child.pid]
+                child.close()

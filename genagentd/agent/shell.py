@@ -1,0 +1,248 @@
+"""The agent's driver loop: facts into the turn machine, its orders out, one at a time.
+
+It decides nothing. What the machine orders is done in its order; while a callback
+runs, everything that arrives waits in the inbox, and the next thing the machine
+hears is that callback's return.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import assert_never
+
+from genagent_protocol import answers, envelopes
+from genagent_protocol.header import DAEMON
+from genagent_protocol.reasons import ExitReason
+from genagent_protocol.refs import AgentHandle, RequestRef
+from genagent_protocol.turns import Advance, Agent, advance, begin, effects, inputs
+from genagentd.agent import incoming, log
+from genagentd.agent.callbacks import Callbacks, offers_of
+from genagentd.agent.context import Context
+from genagentd.agent.inbox import Frame, Inbox, Item, Swept
+from genagentd.agent.mail import Mail
+from genagentd.agent.observing import Observer
+from genagentd.agent.opening import Opened
+from genagentd.agent.outgoing import Outgoing
+from genagentd.agent.processes import Processes
+from genagentd.agent.turn import CheckpointCall, Turns
+from genagentd.agent.unresolved import under_way, unresolved
+from genagentd.deadlines import Deadlines
+
+#: How many things are dealt with before the loop gets its turn again.
+BATCH = 256
+
+TURN_OVER = (inputs.TurnEnded, inputs.TurnCrashed, inputs.TurnStopped)
+
+
+class Shell:
+    """One agent, from its `pre_run` to its last word. Made inside the coordinator's loop."""
+
+    def __init__(
+        self,
+        context: Context,
+        opened: Opened,
+        inbox: Inbox,
+        outgoing: Outgoing,
+        mail: Mail,
+    ) -> None:
+        self._context = context
+        self._handle: AgentHandle = context.handle
+        self._inbox = inbox
+        self._outgoing = outgoing
+        self._mail = mail
+        self._begun = begin(opened.limits, offers_of(opened.agent, opened.backend))
+        self._machine: Agent = self._begun.agent
+        self._callbacks = Callbacks(
+            opened.agent, opened.backend, opened.retained, context.incarnation
+        )
+        self._processes = Processes()
+        self._turns = Turns(
+            self._handle.name, opened.limits, self._callbacks, inbox.post, self._processes.spawn
+        )
+        self._observer = Observer(
+            self._handle, type(opened.agent).__module__, self._callbacks.shown, outgoing.telemetry
+        )
+        self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)
+        self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+        self._exit: ExitReason | None = None
+        #: Accepted requests that got no outcome, once the agent has exited.
+        self.unresolved: tuple[RequestRef, ...] = ()
+
+    async def run(self) -> ExitReason:
+        """Live, and return why that ended; everything said until then has been handed over."""
+        await self._obey(self._machine, self._begun)
+        taken = 0
+        while self._exit is None:
+            item = self._inbox.take()
+            if item is None:
+                self._outgoing.flush()
+                await self._inbox.filled()
+                continue
+            await self._hear(item)
+            taken += 1
+            if taken % BATCH == 0:
+                await asyncio.sleep(0)
+        self._deadlines.disarm_all()
+        self._outgoing.flush()
+        await self._processes.end_all()
+        return self._exit
+
+    # Facts
+
+    async def _hear(self, item: Item) -> None:
+        if isinstance(item, Frame):
+            self._mail.took(item)
+            said = self._mail.open(item)
+            fact = None if said is None else incoming.fact(item.header, item.body, said)
+            if isinstance(fact, incoming.Outside):
+                self._answer(fact)
+            elif fact is not None:
+                await self._advance(fact)
+        elif isinstance(item, Swept):
+            await self._advance(item.report)
+        elif isinstance(item, TURN_OVER) and self._processes.turn_over():
+            self._sweeping = asyncio.create_task(self._sweep(item))
+        else:
+            await self._advance(item)
+
+    async def _sweep(self, report: inputs.Input) -> None:
+        await self._processes.end_turn()
+        self._inbox.put(Swept(report))
+
+    def _answer(self, said: incoming.Outside) -> None:
+        match said:
+            case envelopes.Ping():
+                self._outgoing.say(DAEMON, envelopes.Pong(call=said.call))
+            case envelopes.TelemetryWanted():
+                self._observer.wanted = said.on
+            case envelopes.UnknownType():
+                log.line("message.unknown_to_daemon", type=said.tag)
+            case envelopes.AgentHello() | envelopes.Reply() | envelopes.Credit():
+                log.line("message.unexpected", kind=type(said).__name__)
+            case _:
+                assert_never(said)
+
+    def _deadline_passed(self, name: inputs.DeadlineName) -> None:
+        self._inbox.put(inputs.DeadlinePassed(name, self._deadline_turns[name]))
+
+    async def _advance(self, fact: inputs.Input) -> None:
+        """Let the machine know *fact*, and do what follows, until it waits for something else."""
+        if isinstance(fact, inputs.TurnEventReceived):
+            self._turns.heard(fact.turn)
+        await self._obey(self._machine, advance(self._machine, fact))
+
+    # Orders
+
+    async def _obey(self, before: Agent, step: Advance) -> None:
+        while True:
+            self._machine = step.agent
+            current = under_way(step.agent)
+            self._context.current_ref = None if current is None else current.ref
+            fact: inputs.Input | None = None
+            for effect in step.effects:
+                fact = await self._perform(effect)
+            if self._exit is not None:
+                self.unresolved = unresolved(before, step)
+            if fact is None:
+                return
+            before, step = self._machine, advance(self._machine, fact)
+
+    async def _perform(self, effect: effects.Effect) -> inputs.Input | None:
+        match effect:
+            case effects.Invoke(callback):
+                # A callback may take its time; what was said before it is not its to delay.
+                if not self._callbacks.does_nothing(callback):
+                    self._outgoing.flush()
+                return await self._callbacks.run(callback)
+            case effects.StartTurn():
+                return self._start(effect)
+            case effects.KeepTurn():
+                await self._keep(effect)
+            case effects.Terminate(reason):
+                self._outgoing.flush()
+                await self._callbacks.terminate(reason)
+            case (
+                effects.SendAdmission()
+                | effects.SendEvent()
+                | effects.SendCompletion()
+                | effects.Reply()
+            ):
+                self._say(effect)
+            case _:
+                self._do(effect)
+        return None
+
+    def _do(
+        self,
+        effect: effects.CancelTurn
+        | effects.DropTurn
+        | effects.AbandonTurn
+        | effects.ArmDeadline
+        | effects.DisarmDeadline
+        | effects.Emit
+        | effects.Exit,
+    ) -> None:
+        match effect:
+            case effects.CancelTurn(turn):
+                self._turns.cancel(turn)
+            case effects.DropTurn():
+                # What the turn left is only looked at when it is to be kept.
+                return
+            case effects.AbandonTurn():
+                self._processes.kill_turn()
+            case effects.ArmDeadline(name, after_ms, turn):
+                self._deadline_turns[name] = turn
+                self._deadlines.arm(name, after_ms)
+            case effects.DisarmDeadline(name):
+                self._deadlines.disarm(name)
+            case effects.Emit():
+                self._observer.note(effect)
+            case effects.Exit(reason):
+                self._exit = reason
+            case _:
+                assert_never(effect)
+
+    def _say(
+        self,
+        effect: effects.SendAdmission | effects.SendEvent | effects.SendCompletion | effects.Reply,
+    ) -> None:
+        name, outgoing = self._handle.name, self._outgoing
+        match effect:
+            case effects.SendAdmission(recipient, ref, verdict):
+                refused = verdict.reason if isinstance(verdict, answers.Refused) else None
+                admission = envelopes.Admission(agent=name, ref=ref, refused=refused)
+                outgoing.say(recipient, admission, ref.text)
+            case effects.SendEvent(stream_to, ref, event):
+                outgoing.event(stream_to, ref, event)
+            case effects.SendCompletion(recipient, ref, outcome):
+                completion = envelopes.Completion(agent=name, ref=ref, outcome=outcome)
+                outgoing.say(recipient, completion, ref.text)
+            case effects.Reply(call=CheckpointCall() as call, answer=answer):
+                self._turns.answered(call, answer)
+            case effects.Reply(call=incoming.Caller(address, number), answer=answer):
+                outgoing.say(address, envelopes.Reply(call=number, answer=self._filled_in(answer)))
+
+    def _filled_in(self, answer: answers.AgentAnswer) -> answers.AgentAnswer:
+        """Return *answer* with what only the shell knows."""
+        match answer:
+            case answers.Status():
+                return replace(answer, name=self._handle.name, agent_state=self._callbacks.shown())
+            case answers.Snapshot(current_request=current) if current is not None:
+                elapsed = replace(current, elapsed_ms=self._turns.elapsed_ms())
+                return replace(answer, current_request=elapsed)
+        return answer
+
+    def _start(self, order: effects.StartTurn) -> inputs.FromStart:
+        self._processes.turn_began(order.turn)
+        self._observer.turn_began(order.turn)
+        return self._turns.start(order)
+
+    async def _keep(self, order: effects.KeepTurn) -> None:
+        state, session = self._turns.left(order.turn)
+        if order.checkpoint is not None:
+            session = await self._callbacks.reapply(session, order.checkpoint)
+        self._callbacks.retained.state = state
+        if order.session:
+            self._callbacks.retained.session = session

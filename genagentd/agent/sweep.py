@@ -1,0 +1,138 @@
+"""Ending what is left below this process: found by what was there before, never by name.
+
+This process adopts the orphans below it, so whatever a turn began, in whatever
+session, is a descendant. What was there when the turn began is spared with all its
+own descendants; the rest is asked to end, then killed, and looked for again until
+nothing is left. Only what is ours to reap is reaped, each by its exact pid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from genagentd import kernel
+
+#: How long what is asked to end may take before it is killed.
+POLITE_MS = 500
+#: How long one round of killing waits for the dead, and how many rounds there are.
+ROUND_MS = 500
+ROUNDS = 20
+
+#: A process for certain: its pid, and the tick it started at.
+Identity: TypeAlias = tuple[int, int]
+
+
+def childless() -> bool:
+    """Whether this process has no child at all, and so no descendant; one system call."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def below() -> frozenset[Identity]:
+    """Return every descendant there is now, zombies too."""
+    if childless():
+        return frozenset()
+    return frozenset((pid, kernel.started_ticks(pid)) for pid in kernel.descendants(os.getpid()))
+
+
+def unspared(spared: frozenset[Identity], roots: frozenset[int]) -> Iterator[kernel.Stat]:
+    """Yield the descendants that are neither *spared*, nor in *roots*, nor below one of those."""
+    waiting = kernel.children(os.getpid())
+    while waiting:
+        found = kernel.stat(waiting.pop())
+        if found is None or found.pid in roots or (found.pid, found.started_ticks) in spared:
+            continue
+        waiting += kernel.children(found.pid)
+        yield found
+
+
+class Sweep:
+    """One clean-up. `reaps_itself` tells the pids that somebody here waits for already."""
+
+    def __init__(
+        self,
+        spared: frozenset[Identity],
+        roots: frozenset[int],
+        reaps_itself: Callable[[int], bool],
+    ) -> None:
+        self._spared = spared
+        self._roots = roots
+        self._reaps_itself = reaps_itself
+
+    async def end(self) -> int:
+        """End everything that is not spared; return how many processes there were.
+
+        What cannot be killed (a process stuck in the kernel) is given up in the end.
+        """
+        if childless():
+            return 0
+        found = self.left()
+        if found:
+            await _signalled(found, signal.SIGTERM, POLITE_MS)
+        ended = set(found)
+        for _ in range(ROUNDS):
+            left = self.left()
+            if not left:
+                break
+            ended.update(left)
+            await _signalled(left, signal.SIGKILL, ROUND_MS)
+        return len(ended)
+
+    def kill(self) -> None:
+        """Kill everything that is not spared, now, and wait for nothing."""
+        for pid, ticks in self.left():
+            kernel.kill_exactly(pid, ticks)
+
+    def left(self) -> list[Identity]:
+        """Return what lives and is not spared, after reaping what is dead and ours."""
+        living = []
+        for found in unspared(self._spared, self._roots):
+            if found.state not in "ZX":
+                living.append((found.pid, found.started_ticks))
+            elif found.parent == os.getpid() and not self._reaps_itself(found.pid):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(found.pid, os.WNOHANG)
+        return living
+
+
+async def _signalled(found: Iterable[Identity], number: signal.Signals, within_ms: int) -> None:
+    """Signal each of *found*, and wait for all of them to be dead, or *within_ms*."""
+    held = [pidfd for pid, ticks in found if (pidfd := _hold(pid, ticks)) is not None]
+    try:
+        for pidfd in held:
+            kernel.signal_pidfd(pidfd, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_ms / 1000):
+                for pidfd in held:
+                    await readable(pidfd)
+    finally:
+        for pidfd in held:
+            os.close(pidfd)
+
+
+def _hold(pid: int, ticks: int) -> int | None:
+    """Return a pidfd of exactly that process, or None if it is gone."""
+    pidfd = kernel.open_pidfd(pid)
+    if pidfd is not None and kernel.started_ticks(pid) != ticks:
+        os.close(pidfd)
+        return None
+    return pidfd
+
+
+async def readable(descriptor: int) -> None:
+    """Return when *descriptor* can be read; a pidfd can be when its process has ended."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, lambda: None if ready.done() else ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,105 @@
+"""The turn's thread: one event loop of its own, in which at most one turn runs at a time.
+
+Whatever a turn raises, SystemExit included, ends that turn and not the thread. A
+turn has ended when its code has: its tasks, cancelled at its end, and the calls it
+made in other threads with `asyncio.to_thread` or `run_in_executor`.
+
+This does not wait for threads that a turn started by other means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from genagentd.agent import log
+
+T = TypeVar("T")
+
+
+class TurnLoop(asyncio.SelectorEventLoop):
+    """An event loop that knows which calls in other threads are still under way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self._outside: set[concurrent.futures.Future[Any]] = set()
+
+    def run_in_executor(  # type: ignore[override]  # typeshed spells it with variadic generics
+        self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run *func* in another thread and remember it until it is done."""
+        if executor is None:
+            executor = self._default_pool()
+        call = executor.submit(func, *args)
+        self._outside.add(call)
+        call.add_done_callback(self._outside.discard)
+        return asyncio.wrap_future(call, loop=self)
+
+    def _default_pool(self) -> concurrent.futures.ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="turn")
+        return self._pool
+
+    async def end_strays(self) -> None:
+        """Cancel every other task and return when all of them, and all calls outside, are over."""
+        me = asyncio.current_task(self)
+        while others := [task for task in asyncio.all_tasks(self) if task is not me]:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+        while calls := list(self._outside):
+            await asyncio.wait([asyncio.wrap_future(call, loop=self) for call in calls])
+
+
+class TurnThread:
+    """The thread and its loop; started when the first turn is."""
+
+    def __init__(self) -> None:
+        self._loop: TurnLoop | None = None
+
+    @property
+    def loop(self) -> TurnLoop:
+        """The loop, once the thread was started."""
+        assert self._loop is not None
+        return self._loop
+
+    def ensure_running(self) -> None:
+        """Start the thread if it does not run yet.
+
+        Raises:
+            RuntimeError: the system gives us no thread.
+        """
+        if self._loop is not None:
+            return
+        loop = TurnLoop()
+        thread = threading.Thread(target=_run, args=(loop,), name="turn", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            loop.close()
+            raise
+        self._loop = loop
+
+    def call(self, work: Callable[..., object], *arguments: object) -> None:
+        """Do *work* in the thread, soon."""
+        self.loop.call_soon_threadsafe(work, *arguments)
+
+    def begin(self, turn: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin *turn*; from inside the thread."""
+        return self.loop.create_task(turn)
+
+
+def _run(loop: TurnLoop) -> None:
+    asyncio.set_event_loop(loop)
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException as error:  # noqa: BLE001  # a task that nobody awaits raised it
+            # asyncio lets SystemExit of any task through; whoever awaits the task hears of it too.
+            log.line("turn.stray_exit", error=log.class_of(error))
+            continue
+        return

@@ -1,0 +1,50 @@
+"""Which accepted requests end with their agent: accounted for by name, never completed.
+
+Asks are not among them: who asks learns the end as its answer or from the DOWN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from genagent_protocol.refs import RequestRef
+from genagent_protocol.turns import Advance, Agent
+from genagent_protocol.turns.effects import SendCompletion
+from genagent_protocol.turns.requests import Request
+from genagent_protocol.turns.state import (
+    Checkpointing,
+    Deciding,
+    Gating,
+    Running,
+    Starting,
+    Stopping,
+    Wrapping,
+)
+
+
+def under_way(agent: Agent) -> Request | None:
+    """Return the request that *agent* is busy with, from its gate to its `post_turn`."""
+    match agent.step:
+        case Gating(request=request):
+            return request
+        case Starting(turn) | Running(turn) | Stopping(turn=turn):
+            return turn.request
+        case Checkpointing(back=back):
+            return back.turn.request
+        case Deciding(ending) | Wrapping(ending=ending):
+            return ending.turn.request
+        case _:
+            return None
+
+
+def unresolved(before: Agent, last: Advance) -> tuple[RequestRef, ...]:
+    """Return the tells that *before* had accepted and that its *last* step gave no outcome."""
+    said = {effect.ref for effect in last.effects if isinstance(effect, SendCompletion)}
+    said |= {result.ref for result in last.agent.results.items}
+    return tuple(request.ref for request in _accepted(before) if request.ref not in said)
+
+
+def _accepted(agent: Agent) -> Iterator[Request]:
+    for request in (under_way(agent), agent.chain, *agent.prompts.items):
+        if request is not None and request.origin == "tell":
+            yield request
