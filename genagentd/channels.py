@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 import zmq
 
-from genagent_protocol.codec import MAX_FRAME_BYTES
+from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import NotReachable, UsageError
 
 #: Messages taken from one socket before the loop gets its turn again.
@@ -33,6 +33,8 @@ MAX_PATH_BYTES = zmq.IPC_PATH_MAX_LEN
 _NEVER_MS = 86_400_000
 #: How many of our sockets one process may hold (three for each agent, in the daemon).
 _MAX_SOCKETS = 65_000
+#: As many as a process needs that has one connection; a table for more costs it 1 MiB.
+FEW_SOCKETS = 16
 
 
 class Peer(NamedTuple):
@@ -58,13 +60,22 @@ OnMessage: TypeAlias = Callable[[Message], None]
 _contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
 
 
+def hold_few() -> None:
+    """Make this process's context one for few sockets. Call it before the first socket."""
+    _make_context(FEW_SOCKETS)
+
+
+def _make_context(max_sockets: int) -> None:
+    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    made.set(zmq.MAX_SOCKETS, max_sockets)
+    _contexts[os.getpid()] = made
+
+
 def _context() -> zmq.Context[zmq.Socket[bytes]]:
     """Return this process's ZeroMQ context; a forked child never gets its parent's."""
     pid = os.getpid()
     if pid not in _contexts:
-        made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        made.set(zmq.MAX_SOCKETS, _MAX_SOCKETS)
-        _contexts[pid] = made
+        _make_context(_MAX_SOCKETS)
     return _contexts[pid]
 
 

@@ -14,7 +14,16 @@ import traceback
 from collections.abc import Coroutine
 from typing import Any
 
-from genagent_protocol.envelopes import AgentHello, Exiting, Ready, StartRefused
+from genagent_protocol import codec
+from genagent_protocol.envelopes import (
+    AgentHello,
+    Exiting,
+    Notify,
+    Ping,
+    Ready,
+    StartRefused,
+    ToDaemon,
+)
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import ExitReason, StartError
@@ -33,7 +42,7 @@ from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
 from genagentd.agent.peers import Peers
 from genagentd.agent.shell import Shell
-from genagentd.channels import end_context
+from genagentd.channels import end_context, hold_few
 
 #: How long what was said last has to leave.
 LINGER_MS = 2_000
@@ -48,6 +57,7 @@ REGISTRY_LOST = ExitReason("registry_lost")
 
 def main(socket_path: str, pipe_fd: int, cold: bool) -> int:
     """Live one life and return its exit status; the caller ends the process with it."""
+    hold_few()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     life = Life(socket_path, os.getppid())
@@ -157,5 +167,12 @@ def _last_word(outgoing: Outgoing, reason: ExitReason, unresolved: tuple[Request
     return 0 if reason.text in ORDERLY else REASON_TOLD
 
 
-# The helper that agents are forked from imports this module: looked up there, it is found here.
-installed_backends()
+def _prepare() -> None:
+    """Do once what every agent would do first: the helper they are forked from imports this."""
+    installed_backends()
+    for sender, said in ((DAEMON, Ping(call=0)), ("", Notify(event=None))):
+        incoming.opened(Header("", "", sender), codec.encode(said))
+    codec.decode(ToDaemon, codec.encode(Ready()))
+
+
+_prepare()
