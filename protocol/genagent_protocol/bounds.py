@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from genagent_protocol.plain import encoded_size
+from genagent_protocol.plain import MAX_ITEMS, encoded_size
 from genagent_protocol.reasons import Overloaded
 
 __all__ = [
@@ -35,7 +35,7 @@ LARGEST_OUTCOME_BYTES = MAX_FRAME_BYTES - 64 * 1024
 #: their text up to twice, and has to fit into one message.
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 #: The most events that one turn may be allowed to keep: the longest list of a message.
-MAX_EVENTS = 131_072
+MAX_EVENTS = MAX_ITEMS
 
 Queue = Literal["prompts", "notifications", "self_chain"]
 

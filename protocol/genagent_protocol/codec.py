@@ -8,48 +8,89 @@ bytes is a `RemoteWireError`; what this side should not have sent, a `LocalWireE
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, NoReturn
 
 import msgpack
 
 from genagent_protocol import schema
+from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import LocalWireError, RemoteWireError
-from genagent_protocol.plain import MAX_DEPTH, FrozenDict, Plain, freeze
+from genagent_protocol.plain import (
+    EMPTY,
+    MAX_DEPTH,
+    MAX_ITEMS,
+    MAX_KEY_CHARS,
+    FrozenDict,
+    NotPlain,
+    Plain,
+    deeper_than,
+    freeze,
+)
 
-#: The most one ZeroMQ frame may hold. A larger one would drop the connection silently.
-MAX_FRAME_BYTES = 16 * 1024 * 1024
 #: The most a prompt, a notification or one event may hold.
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024
-#: The most items of one list or map.
-MAX_ITEMS = 131_072
 #: Envelopes nest their payload a few levels deep.
 MAX_FRAME_DEPTH = MAX_DEPTH + 16
+#: The most envelopes of one body.
+MAX_ENVELOPES = 65_536
+
+_LIMITS: dict[str, Any] = {
+    "use_list": False,
+    "strict_map_key": True,
+    "timestamp": 0,
+    "max_str_len": MAX_FRAME_BYTES,
+    "max_bin_len": MAX_FRAME_BYTES,
+    "max_array_len": MAX_ITEMS,
+    "max_map_len": MAX_ITEMS,
+    "max_ext_len": 0,
+}
+# msgpack raises many classes for bad bytes, some of its own, some built-in.
+_BAD = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
 
 
 class UnknownMessage(RemoteWireError):
-    """A well-formed message of a type that this version does not know; `tag` names it."""
+    """A well-formed message of a type that this version does not know; `tag` names it.
 
-    def __init__(self, tag: str) -> None:
+    `call` is the number under which its sender waits for an answer, if it does.
+    """
+
+    def __init__(self, tag: str, call: int | None = None) -> None:
         self.tag = tag
+        self.call = call
         super().__init__(f"unknown message type {tag!r}")
+
+
+class _MoreThanOne(RemoteWireError):
+    """Something follows the first value."""
 
 
 def pack(value: object) -> bytes:
     """Return the msgpack encoding of a plain value.
 
     Raises:
-        LocalWireError: it is not plain, or larger than a frame.
+        LocalWireError: it is not plain, or larger than a frame; the path to what
+            cannot be sent is in the message.
     """
     try:
         packed: bytes = msgpack.packb(value, use_bin_type=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise LocalWireError(f"this value cannot be sent: {error}") from error
+        raise LocalWireError(f"this value cannot be sent: {_fault(value) or error}") from error
     if len(packed) > MAX_FRAME_BYTES:
         raise LocalWireError(
             f"a message of {len(packed)} bytes is over the frame limit of {MAX_FRAME_BYTES} bytes"
         )
     return packed
+
+
+def _fault(value: object) -> NotPlain | None:
+    """Look for what is wrong with a value that msgpack refused, and where it is."""
+    try:
+        freeze(value, max_depth=MAX_FRAME_DEPTH)
+    except NotPlain as fault:
+        return fault
+    return None
 
 
 def unpack(data: bytes) -> Plain:
@@ -58,69 +99,84 @@ def unpack(data: bytes) -> Plain:
     Raises:
         RemoteWireError: anything else.
     """
-    values = unpack_all(data)
-    if len(values) != 1:
-        raise RemoteWireError(f"expected one value, found {len(values)}")
-    return values[0]
+    value = _unpacked(data)
+    if deeper_than(value, MAX_FRAME_DEPTH):
+        raise RemoteWireError(f"nested deeper than {MAX_FRAME_DEPTH} levels")
+    return value
 
 
-def unpack_all(data: bytes) -> list[Plain]:
-    """Return the plain values that *data* encodes one after another.
+def unpack_map(data: bytes) -> FrozenDict:
+    """Return the one map that *data* encodes, for a reader that looks at its scalars alone.
 
     Raises:
-        RemoteWireError: *data* is not that, breaks a limit, or ends in the middle.
+        RemoteWireError: anything else.
     """
-    if len(data) > MAX_FRAME_BYTES:
-        raise RemoteWireError(f"a frame of {len(data)} bytes is over {MAX_FRAME_BYTES} bytes")
+    value = _unpacked(data)
+    if not isinstance(value, FrozenDict):
+        raise RemoteWireError("expected a map")
+    return value
+
+
+def _unpacked(data: bytes) -> Plain:
+    _check_size(data)
+    try:
+        value: Plain = msgpack.unpackb(
+            data, object_pairs_hook=_map, ext_hook=_no_extension, **_LIMITS
+        )
+    except msgpack.ExtraData as more:
+        raise _MoreThanOne(f"{len(more.extra)} bytes after the value") from None
+    except _BAD as bad:
+        raise _refusal(bad) from None
+    return value
+
+
+def _unpacked_all(data: bytes) -> list[Plain]:
+    """Return the values that *data* encodes one after another; no check of their depth."""
+    try:
+        return [_unpacked(data)]
+    except _MoreThanOne:
+        pass
     decoder = msgpack.Unpacker(
         max_buffer_size=MAX_FRAME_BYTES,
-        use_list=False,
-        strict_map_key=True,
         object_pairs_hook=_map,
         ext_hook=_no_extension,
-        timestamp=0,
-        max_str_len=MAX_FRAME_BYTES,
-        max_bin_len=MAX_FRAME_BYTES,
-        max_array_len=MAX_ITEMS,
-        max_map_len=MAX_ITEMS,
-        max_ext_len=0,
+        **_LIMITS,
     )
     try:
         decoder.feed(data)
-        values: list[Plain] = list(decoder)
-    except RemoteWireError:
-        raise
-    # msgpack raises many classes for bad bytes, some of its own, some built-in.
-    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as bad:
-        raise RemoteWireError(f"not a message: {type(bad).__name__}: {bad}") from None
+        values: list[Plain] = list(islice(decoder, MAX_ENVELOPES + 1))
+    except _BAD as bad:
+        raise _refusal(bad) from None
+    if len(values) > MAX_ENVELOPES:
+        raise RemoteWireError(f"a body of more than {MAX_ENVELOPES} envelopes")
     if decoder.tell() != len(data):
-        raise RemoteWireError(f"a message that ends after {len(data)} bytes is not complete")
-    for value in values:
-        _check_depth(value, MAX_FRAME_DEPTH)
+        raise RemoteWireError(f"a body that is complete at byte {decoder.tell()} of {len(data)}")
     return values
 
 
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_FRAME_BYTES:
+        raise RemoteWireError(f"a frame of {len(data)} bytes is over {MAX_FRAME_BYTES} bytes")
+
+
+def _refusal(bad: Exception) -> RemoteWireError:
+    return RemoteWireError(f"not a message: {type(bad).__name__}: {bad}")
+
+
 def _map(pairs: list[tuple[object, Plain]]) -> FrozenDict:
-    found = FrozenDict(pairs)  # type: ignore[arg-type]  # the keys are checked on the next lines
+    if not pairs:
+        return EMPTY
+    found = FrozenDict(pairs)  # type: ignore[arg-type]  # the keys are checked below
     if len(found) != len(pairs):
         raise RemoteWireError("a map names the same key twice")
-    if not all(type(key) is str for key in found):
-        raise RemoteWireError("a map has a key that is not text")
+    for key in found:
+        if type(key) is not str or len(key) > MAX_KEY_CHARS:
+            raise RemoteWireError(f"a map has a key that is not text of {MAX_KEY_CHARS} characters")
     return found
 
 
 def _no_extension(code: int, _data: bytes) -> NoReturn:
     raise RemoteWireError(f"extension type {code} is not part of the protocol")
-
-
-def _check_depth(value: Plain, left: int) -> None:
-    if not isinstance(value, (tuple, FrozenDict)):
-        return
-    if left <= 0:
-        raise RemoteWireError(f"nested deeper than {MAX_FRAME_DEPTH} levels")
-    for child in value.values() if isinstance(value, FrozenDict) else value:
-        if isinstance(child, (tuple, FrozenDict)):
-            _check_depth(child, left - 1)
 
 
 def encode(envelope: object) -> bytes:
@@ -129,17 +185,23 @@ def encode(envelope: object) -> bytes:
     Raises:
         LocalWireError: it does not fit a frame or holds what cannot be sent.
     """
-    return pack(schema.dump(envelope))
+    try:
+        written = schema.dump(envelope)
+    except schema.Mismatch as mismatch:
+        raise LocalWireError(f"this message cannot be sent: {mismatch}") from None
+    return pack(written)
 
 
 def decode(union: object, body: bytes) -> list[Any]:
     """Return the envelopes of *union* that *body* carries, in order.
 
+    A body with one bad envelope is bad as a whole.
+
     Raises:
         UnknownMessage: one is well-formed and of a type that *union* does not have.
         RemoteWireError: the bytes are not that.
     """
-    return [read(union, raw) for raw in unpack_all(body)]
+    return [read(union, raw) for raw in _unpacked_all(body)]
 
 
 def read(union: object, raw: Plain) -> Any:
@@ -147,7 +209,8 @@ def read(union: object, raw: Plain) -> Any:
     try:
         return schema.load(union, raw)
     except schema.UnknownTag as unknown:
-        raise UnknownMessage(unknown.tag) from None
+        call = raw.get("call") if isinstance(raw, FrozenDict) else None
+        raise UnknownMessage(unknown.tag, call if type(call) is int else None) from None
     except schema.Mismatch as mismatch:
         raise RemoteWireError(str(mismatch)) from None
 
@@ -173,14 +236,3 @@ def _ordered(value: Plain) -> object:
 def join(bodies: Iterable[bytes]) -> bytes:
     """Return one body frame that carries all *bodies*, in order."""
     return b"".join(bodies)
-
-
-def frozen_options(options: Mapping[str, object]) -> FrozenDict:
-    """Return *options* frozen, for an envelope.
-
-    Raises:
-        NotPlain: a value cannot be sent; the path names the option.
-    """
-    frozen = freeze(options)
-    assert isinstance(frozen, FrozenDict)
-    return frozen

@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 
 from genagent_protocol import codec
 from genagent_protocol.errors import RemoteWireError
-from genagent_protocol.plain import FrozenDict
 
 #: The route of the daemon itself. Agents are reached at their incarnation's text,
 #: clients at their mailbox's.
@@ -20,7 +19,10 @@ DAEMON = "daemon"
 #: `must_keep` is never dropped for a connected peer; `droppable` leaves a visible gap.
 DeliveryClass = Literal["must_keep", "droppable"]
 
-_CLASSES = ("must_keep", "droppable")
+#: The kinds that may give way: whoever misses one is told which.
+DROPPABLE = frozenset({"event_message", "telemetry"})
+#: A header names a few short texts; a larger frame is none.
+MAX_HEADER_BYTES = 4096
 
 
 class Header(NamedTuple):
@@ -67,49 +69,46 @@ def decode_header(frame: bytes) -> Header:
     Raises:
         RemoteWireError: it is not a header.
     """
-    if len(frame) > 4096:
-        raise RemoteWireError(f"a header of {len(frame)} bytes is over 4096 bytes")
-    fields = codec.unpack(frame)
-    if not isinstance(fields, FrozenDict):
-        raise RemoteWireError("a header is a map")
-    first, last = _sequence(fields.get("seq"))
-    delivery = fields.get("class", "must_keep")
-    if delivery not in _CLASSES:
-        raise RemoteWireError(f"unknown delivery class {delivery!r}")
-    ref = fields.get("ref")
-    return Header(
-        kind=_text(fields, "kind"),
-        to=_text(fields, "to"),
-        sender=_text(fields, "from", ""),
-        delivery=delivery,  # type: ignore[arg-type]  # checked two lines above
-        ref=None if ref is None else _text(fields, "ref"),
-        first=first,
-        last=last,
-        bodies=_number(fields, "bodies", 1),
-        size=_number(fields, "size", 0),
-        version=_number(fields, "v"),
+    if len(frame) > MAX_HEADER_BYTES:
+        raise RemoteWireError(f"a header of {len(frame)} bytes is over {MAX_HEADER_BYTES} bytes")
+    read: Any = codec.unpack_map(frame).get
+    first, last = _sequence(read("seq"))
+    header = Header(
+        read("kind"),
+        read("to"),
+        read("from", ""),
+        read("class", "must_keep"),
+        read("ref"),
+        first,
+        last,
+        read("bodies", 1),
+        read("size", 0),
+        read("v"),
     )
+    _check(header)
+    return header
 
 
-def _text(fields: FrozenDict, key: str, default: str | None = None) -> str:
-    value = fields.get(key, default)
-    if not isinstance(value, str):
-        raise RemoteWireError(f"a header's {key} is text")
-    return value
-
-
-def _number(fields: FrozenDict, key: str, default: int | None = None) -> int:
-    value = fields.get(key, default)
-    if type(value) is not int or value < 0:
-        raise RemoteWireError(f"a header's {key} is a number that is not negative")
-    return value
+def _check(header: Header) -> None:
+    kind, to, sender, delivery, ref, _, last, bodies, size, version = header
+    if not (type(kind) is type(to) is type(sender) is str and (ref is None or type(ref) is str)):
+        raise RemoteWireError("a header's kind, to, from and ref are text")
+    if not (type(bodies) is type(size) is type(version) is int):
+        raise RemoteWireError("a header's v, bodies and size are integers")
+    if version < 1 or bodies < 1 or size < 0:
+        raise RemoteWireError("a header's v and bodies count from one, and its size is positive")
+    if delivery == "droppable":
+        if kind not in DROPPABLE or not last:
+            raise RemoteWireError(f"only numbered {' and '.join(sorted(DROPPABLE))} are droppable")
+    elif delivery != "must_keep":
+        raise RemoteWireError("a header's class is must_keep or droppable")
 
 
 def _sequence(value: object) -> tuple[int, int]:
-    match value:
-        case None:
-            return (0, 0)
-        case (int(first), int(last)) if 0 < first <= last:
+    if value is None:
+        return (0, 0)
+    if type(value) is tuple and len(value) == 2:
+        first, last = value
+        if type(first) is type(last) is int and 0 < first <= last:
             return (first, last)
-        case _:
-            raise RemoteWireError("a header's seq is two growing numbers")
+    raise RemoteWireError("a header's seq is two growing numbers")

@@ -8,11 +8,15 @@ what was measured, stored and sent can never differ from what is read later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn, TypeAlias
 
 #: How deep lists and mappings may be nested; msgpack itself gives up at 1,024.
 MAX_DEPTH = 64
+#: The most items of one list or mapping.
+MAX_ITEMS = 131_072
+#: The longest key of a mapping, in characters.
+MAX_KEY_CHARS = 65_536
 MIN_INT = -(2**63)
 MAX_INT = 2**64 - 1
 
@@ -72,8 +76,9 @@ def freeze(value: Loose, *, max_depth: int = MAX_DEPTH) -> Plain:
 
     Raises:
         NotPlain: something inside cannot be carried (a set, an object, an integer
-            of more than 64 bits, a key that is not text, a lone surrogate, or
-            nesting deeper than *max_depth*); the path to it is in the error.
+            of more than 64 bits, a key that is not text or too long, a lone
+            surrogate, too many items, or nesting deeper than *max_depth*); the
+            path to it is in the error.
     """
     return _freeze(value, "", max_depth)
 
@@ -86,13 +91,15 @@ def _freeze(value: Loose, path: str, depth: int) -> Plain:
             return _checked_int(value, path)
         case str():
             return _checked_text(value, path)
-        case FrozenDict() if depth > _height(value):
+        case FrozenDict() if not deeper_than(value, depth):
             return value
         case bytearray() | memoryview():
             return bytes(value)
         case Mapping() | Sequence():
             if depth <= 0:
                 raise NotPlain(path, f"nested deeper than {MAX_DEPTH} levels")
+            if len(value) > MAX_ITEMS:
+                raise NotPlain(path, f"{len(value)} items, and the limit is {MAX_ITEMS}")
             return _freeze_nested(value, path, depth - 1)
         case _:
             raise NotPlain(path, f"{type(value).__name__} cannot be sent between processes")
@@ -107,6 +114,8 @@ def _freeze_nested(
     for key, item in value.items():
         if not isinstance(key, str):
             raise NotPlain(path, f"the key {key!r} is not text")
+        if len(key) > MAX_KEY_CHARS:
+            raise NotPlain(path, f"a key of {len(key)} characters; the limit is {MAX_KEY_CHARS}")
         frozen[_checked_text(key, path)] = _freeze(item, f"{path}.{key}" if path else key, depth)
     return FrozenDict(frozen)
 
@@ -125,19 +134,22 @@ def _checked_text(value: str, path: str) -> str:
     return str(value)
 
 
-def _children(value: Plain) -> Iterator[Plain]:
+def deeper_than(value: Plain, levels: int) -> bool:
+    """Whether *value* nests sequences and mappings deeper than *levels*."""
     match value:
         case FrozenDict():
-            yield from value.values()
+            children: Iterable[Plain] = value.values()
         case tuple():
-            yield from value
-
-
-def _height(value: Plain) -> int:
-    """Return how many levels of sequences and mappings *value* has."""
-    if not isinstance(value, (FrozenDict, tuple)):
-        return 0
-    return 1 + max((_height(child) for child in _children(value)), default=0)
+            children = value
+        case _:
+            return False
+    if levels <= 0:
+        return True
+    return any(
+        deeper_than(child, levels - 1)
+        for child in children
+        if isinstance(child, (tuple, FrozenDict))
+    )
 
 
 def encoded_size(value: Plain) -> int:

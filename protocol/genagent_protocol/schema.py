@@ -12,11 +12,11 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple, NewType
 
-from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.plain import MAX_DEPTH, FrozenDict, Plain, deeper_than
 from genagent_protocol.refs import (
     Address,
     Incarnation,
@@ -27,30 +27,40 @@ from genagent_protocol.refs import (
 )
 
 TAG = "t"
+#: No tag of ours is longer, and a longer one is not worth repeating to its sender.
+MAX_TAG_CHARS = 64
 
 
 class Mismatch(ValueError):
-    """A plain value that is not the record it was read as; the path says where."""
+    """A value that is not what its place asks for; `path` says which place."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
+    def __init__(self, problem: str) -> None:
+        self.path = ""
         self.problem = problem
-        super().__init__(f"{path or 'the body'}: {problem}")
+        super().__init__(problem)
+
+    def inside(self, place: str) -> Mismatch:
+        """Return this error, seen from one level further out."""
+        self.path = place + self.path
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the body'}: {self.problem}"
 
 
 class UnknownTag(Mismatch):
     """A member of a union that this version does not know; `tag` is what it calls itself."""
 
-    def __init__(self, path: str, tag: str) -> None:
+    def __init__(self, tag: str) -> None:
         self.tag = tag
-        super().__init__(path, f"unknown type {tag!r}")
+        super().__init__(f"unknown type {tag!r}")
 
 
 class Shape(NamedTuple):
-    """How one annotation is written and read."""
+    """How one annotation is written and read; both raise `Mismatch`."""
 
     dump: Callable[[Any], Any]
-    load: Callable[[Any, str], Any]
+    load: Callable[[Any], Any]
 
 
 def tag_of(record: Any) -> str:
@@ -64,82 +74,133 @@ def _snake_case(name: str) -> str:
 
 
 def dump(value: object) -> dict[str, Any]:
-    """Return *value*, a record, as a plain map with its tag."""
+    """Return *value*, a record, as a plain map with its tag.
+
+    Raises:
+        Mismatch: it holds a record where its union has no such member, or a plain
+            value that is nested too deep.
+    """
     record: Any = type(value)
-    return {TAG: tag_of(record), **_record(record).dump(value)}
+    written: dict[str, Any] = _tagged_dump(record)(value)
+    return written
 
 
-def load(union: Any, raw: Plain, path: str = "") -> Any:
+def load(union: Any, raw: Plain) -> Any:
     """Return the member of *union* that the plain map *raw* spells.
 
     Raises:
         UnknownTag: the map says it is something that *union* does not have.
         Mismatch: the map is not what its tag says.
     """
-    return _tagged(_members(union)).load(raw, path)
+    return _loader(union)(raw)
 
 
 @cache
-def _members(union: Any) -> tuple[Any, ...]:
-    found = typing.get_args(union) or (union,)
-    return tuple(member for member in found if isinstance(member, type))
+def _loader(union: Any) -> Callable[[Any], Any]:
+    return _tagged(typing.get_args(union) or (union,)).load
 
 
-@cache
-def _record(record: Any) -> Shape:
-    """Return the shape of one dataclass, without a tag."""
-    # Plain is recursive, which the evaluation of hints is not made for.
-    hints = typing.get_type_hints(record, localns={"Plain": object})
-    fields = [(f.name, shape_of(hints[f.name]), _default(f)) for f in dataclasses.fields(record)]
+# --- records ------------------------------------------------------------------------------
 
-    def write(value: object) -> dict[str, Any]:
-        found = ((name, shape, getattr(value, name), default) for name, shape, default in fields)
-        return {name: shape.dump(v) for name, shape, v, default in found if v != default}
 
-    def read(raw: object, path: str) -> object:
-        if not isinstance(raw, Mapping):
-            raise Mismatch(path, f"expected a map for {tag_of(record)}, not {_kind(raw)}")
-        values = {}
-        for name, shape, default in fields:
-            if name in raw:
-                values[name] = shape.load(raw[name], f"{path}.{name}")
-            elif default is _REQUIRED:
-                raise Mismatch(path, f"{tag_of(record)} lacks {name}")
-        try:
-            return record(**values)
-        except ValueError as error:
-            raise Mismatch(path, str(error)) from None
-
-    return Shape(write, read)
+class _Field(NamedTuple):
+    name: str
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
+    default: object
 
 
 _REQUIRED = object()
 
 
+@cache
+def _record(record: Any) -> Shape:
+    """Return the shape of one dataclass, without a tag."""
+    fields = _fields(record)
+    return Shape(_record_dump(fields), _record_load(record, fields))
+
+
+def _fields(record: Any) -> tuple[_Field, ...]:
+    # Plain is recursive, which the evaluation of hints is not made for.
+    hints = typing.get_type_hints(record, localns={"Plain": object})
+    return tuple(
+        _Field(field.name, *shape_of(hints[field.name]), _default(field))
+        for field in dataclasses.fields(record)
+    )
+
+
 def _default(field: dataclasses.Field[Any]) -> object:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return _REQUIRED
+    return _REQUIRED if field.default is dataclasses.MISSING else field.default
+
+
+def _record_dump(fields: tuple[_Field, ...]) -> Callable[[Any], Any]:
+    def write(value: object) -> dict[str, Any]:
+        written = {}
+        for name, dump_field, _, default in fields:
+            item = getattr(value, name)
+            if item is default or item == default:
+                continue
+            try:
+                written[name] = dump_field(item)
+            except Mismatch as mismatch:
+                raise mismatch.inside(f".{name}") from None
+        return written
+
+    return write
+
+
+def _record_load(record: Any, fields: tuple[_Field, ...]) -> Callable[[Any], Any]:
+    def read(raw: object) -> object:
+        if not isinstance(raw, dict):
+            raise Mismatch(f"expected a map for {tag_of(record)}, not {_kind(raw)}")
+        values = {}
+        for name, _, load_field, default in fields:
+            if name in raw:
+                try:
+                    values[name] = load_field(raw[name])
+                except Mismatch as mismatch:
+                    raise mismatch.inside(f".{name}") from None
+            elif default is _REQUIRED:
+                raise Mismatch(f"{tag_of(record)} lacks {name}")
+        return record(**values)
+
+    return read
+
+
+@cache
+def _tagged_dump(record: Any) -> Callable[[Any], Any]:
+    tag, write = tag_of(record), _record(record).dump
+    return lambda value: {TAG: tag, **write(value)}
 
 
 @cache
 def _tagged(members: tuple[Any, ...]) -> Shape:
-    by_tag = {tag_of(member): _record(member) for member in members}
+    """Return the shape of a union of records."""
+    writers = {member: _tagged_dump(member) for member in members}
+    readers = {tag_of(member): _record(member).load for member in members}
 
-    def read(raw: object, path: str) -> object:
-        if not isinstance(raw, Mapping):
-            raise Mismatch(path, f"expected a map, not {_kind(raw)}")
+    def write(value: object) -> dict[str, Any]:
+        writer = writers.get(type(value))
+        if writer is None:
+            raise Mismatch(f"a {type(value).__name__} has no place here")
+        written: dict[str, Any] = writer(value)
+        return written
+
+    def read(raw: object) -> object:
+        if not isinstance(raw, dict):
+            raise Mismatch(f"expected a map, not {_kind(raw)}")
         tag = raw.get(TAG)
-        if not isinstance(tag, str):
-            raise Mismatch(path, f"expected text under {TAG!r}")
-        shape = by_tag.get(tag)
-        if shape is None:
-            raise UnknownTag(path, tag)
-        return shape.load(raw, path)
+        if not isinstance(tag, str) or len(tag) > MAX_TAG_CHARS:
+            raise Mismatch(f"expected the name of a type under {TAG!r}")
+        reader = readers.get(tag)
+        if reader is None:
+            raise UnknownTag(tag)
+        return reader(raw)
 
-    return Shape(dump, read)
+    return Shape(write, read)
+
+
+# --- annotations --------------------------------------------------------------------------
 
 
 def shape_of(hint: Any) -> Shape:
@@ -166,30 +227,45 @@ def _union(args: tuple[Any, ...]) -> Shape:
     if len(args) == 1:
         return shape_of(args[0])
     if set(args) == set(typing.get_args(Address)):
-        return _text_identity(parse_address)
+        return _text_identity(parse_address, "an address")
     return _tagged(args)
 
 
 def _optional(shape: Shape) -> Shape:
     return Shape(
         lambda value: None if value is None else shape.dump(value),
-        lambda raw, path: None if raw is None else shape.load(raw, path),
+        lambda raw: None if raw is None else shape.load(raw),
     )
 
 
 def _sequence(shape: Shape) -> Shape:
-    def read(raw: object, path: str) -> tuple[object, ...]:
-        if not isinstance(raw, (tuple, list)):
-            raise Mismatch(path, f"expected a sequence, not {_kind(raw)}")
-        return tuple(shape.load(item, f"{path}[{i}]") for i, item in enumerate(raw))
+    return Shape(
+        lambda value: _each(shape.dump, value),
+        lambda raw: tuple(_each(shape.load, _checked_sequence(raw))),
+    )
 
-    return Shape(lambda value: [shape.dump(item) for item in value], read)
+
+def _each(convert: Callable[[Any], Any], items: tuple[Any, ...]) -> list[Any]:
+    done: list[Any] = []
+    try:
+        for item in items:
+            done.append(convert(item))
+    except Mismatch as mismatch:
+        raise mismatch.inside(f"[{len(done)}]") from None
+    return done
+
+
+def _checked_sequence(raw: object) -> tuple[Any, ...]:
+    if not isinstance(raw, tuple):
+        raise Mismatch(f"expected a sequence, not {_kind(raw)}")
+    return raw
 
 
 def _literal(allowed: tuple[object, ...]) -> Shape:
-    def read(raw: object, path: str) -> object:
+    def read(raw: object) -> object:
         if raw not in allowed:
-            raise Mismatch(path, f"{raw!r} is none of {', '.join(map(repr, allowed))}")
+            shown = repr(raw) if isinstance(raw, str) and len(raw) <= MAX_TAG_CHARS else _kind(raw)
+            raise Mismatch(f"{shown} is none of {', '.join(map(repr, allowed))}")
         return raw
 
     return Shape(_same, read)
@@ -199,24 +275,39 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _plain(value: Any) -> Any:
+    if deeper_than(value, MAX_DEPTH):
+        raise Mismatch(f"nested deeper than {MAX_DEPTH} levels")
+    return value
+
+
+def _plain_map(raw: Any) -> Any:
+    if type(raw) is not FrozenDict:
+        raise Mismatch(f"expected a map, not {_kind(raw)}")
+    return _plain(raw)
+
+
 def _scalar(kind: type) -> Shape:
-    def read(raw: object, path: str) -> object:
+    def read(raw: object) -> object:
         # bool is an int to Python and never to us.
-        if type(raw) is not kind and not (kind is FrozenDict and type(raw) is dict):
-            raise Mismatch(path, f"expected {kind.__name__}, not {_kind(raw)}")
+        if type(raw) is not kind:
+            raise Mismatch(f"expected {kind.__name__}, not {_kind(raw)}")
         return raw
 
     return Shape(_same, read)
 
 
-def _text_identity(parse: Callable[[str], Any]) -> Shape:
-    def read(raw: object, path: str) -> object:
+def _text_identity(parse: Callable[[str], Any], what: str) -> Shape:
+    # Every event of a turn names the same ref, and identities are values.
+    parsed = lru_cache(maxsize=256)(parse)
+
+    def read(raw: object) -> object:
         if not isinstance(raw, str):
-            raise Mismatch(path, f"expected text, not {_kind(raw)}")
+            raise Mismatch(f"expected {what}, not {_kind(raw)}")
         try:
-            return parse(raw)
-        except MalformedIdentity as error:
-            raise Mismatch(path, str(error)) from None
+            return parsed(raw)
+        except MalformedIdentity:
+            raise Mismatch(f"the text is not {what}") from None
 
     return Shape(str, read)
 
@@ -226,9 +317,10 @@ def _kind(raw: object) -> str:
 
 
 _SCALARS: dict[Any, Shape] = {
-    object: Shape(_same, lambda raw, _path: raw),
-    **{kind: _scalar(kind) for kind in (str, int, float, bool, bytes, FrozenDict)},
-    RequestRef: _text_identity(RequestRef.parse),
-    Incarnation: _text_identity(Incarnation.parse),
-    MailboxAddress: _text_identity(MailboxAddress.parse),
+    object: Shape(_plain, _plain),
+    FrozenDict: Shape(_plain, _plain_map),
+    **{kind: _scalar(kind) for kind in (str, int, float, bool, bytes)},
+    RequestRef: _text_identity(RequestRef.parse, "a request ref"),
+    Incarnation: _text_identity(Incarnation.parse, "an incarnation"),
+    MailboxAddress: _text_identity(MailboxAddress.parse, "a mailbox address"),
 }
