@@ -57,7 +57,7 @@ class Daemon:
             said = codec.decode(envelopes.ToDaemon, body)
         except codec.UnknownMessage as unknown:
             self._board.bad_frames += 1
-            self._board.say(sender, envelopes.UnknownType(tag=unknown.tag))
+            self._board.say(sender, envelopes.UnknownType(tag=unknown.tag, call=unknown.call))
             return
         except RemoteWireError:
             self._board.bad_frames += 1
