@@ -6,8 +6,12 @@ fork after threads and sockets exist would be neither safe nor small.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+
+#: The modules that add commands to the program `genagent`.
+_COMMANDS = ("lifecycle", "prompts", "tell", "looking", "logs")
 
 
 def daemon_main() -> None:
@@ -24,9 +28,11 @@ def daemon_main() -> None:
 
 def client_main() -> None:
     """Run the program `genagent` and exit with its code."""
-    from genagentd.cli import agent_commands, program
+    for module in _COMMANDS:
+        importlib.import_module(f"genagentd.cli.{module}")
+    from genagentd.cli import agents, program
 
-    sys.exit(program.run(agent_commands.app, "genagent", sys.argv[1:]))
+    sys.exit(program.run(agents.app, "genagent", sys.argv[1:]))
 
 
 def _will_run(arguments: list[str]) -> bool:

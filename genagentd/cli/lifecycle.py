@@ -1,0 +1,95 @@
+"""Commands about an agent's life: start, drain, stop, reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
+from genagentd.cli.program import command, output
+from genagentd.cli.values import handle_fields, option_of, shown, variable_of
+
+
+@command(app, "start")
+@name_argument()
+@click.option("--agent", metavar="MODULE:CLASS", help="The agent's class; without it a plain one.")
+@click.option("--backend", default="echo", show_default=True, help="What answers its prompts.")
+@click.option("-o", "options", type=option_of, multiple=True, help="An option or limit.")
+@click.option("--cwd", metavar="DIR", help="Its working directory; the current one by default.")
+@click.option("--env", type=variable_of, multiple=True, help="A variable of its environment.")
+@click.option(
+    "--restart",
+    type=click.Choice(["temporary", "transient", "permanent"]),
+    default="temporary",
+    show_default=True,
+    help="When it is started again after its end, without its state.",
+)
+@click.option("--session", metavar="ID", help="A recorded session of the backend to resume.")
+@click.option("--may-start", is_flag=True, help="Let it start agents of its own.")
+@click.option(
+    "--timeout", default=60.0, show_default=True, metavar="S", help="Seconds it may take."
+)
+def start(
+    name: object,
+    agent: str | None,
+    backend: str,
+    options: tuple[tuple[str, Any], ...],
+    cwd: str | None,
+    env: tuple[tuple[str, str], ...],
+    restart: Any,
+    session: str | None,
+    may_start: bool,
+    timeout: float,
+) -> None:
+    """Start an agent and wait until it is ready.
+
+    \b
+    genagent start scratch
+    genagent start coder --backend claude -o model=haiku -o watchdog_ms=60000
+    genagent start mine --agent app.agents:Reviewer --cwd ~/project
+    """
+    with connected() as client:
+        handle = client.start_agent(
+            agent,
+            name=name,
+            backend=backend,
+            options=dict(options),
+            cwd=cwd,
+            env=dict(env),
+            restart=restart,
+            start_timeout_ms=max(1, round(timeout * 1000)),
+            session=session,
+            may_start=may_start,
+        )
+    output().result(f"{shown(handle.name)} started (pid {handle.pid})", **handle_fields(handle))
+
+
+@command(app, "drain")
+@name_argument()
+@timeout_option()
+def drain(name: object, timeout: float | None) -> None:
+    """Let an agent finish its turn and end; what is queued is refused."""
+    with connected() as client:
+        client.drain(name, milliseconds(timeout))
+    output().result("drained", agent=name, state="drained")
+
+
+@command(app, "stop")
+@name_argument()
+@timeout_option()
+def stop(name: object, timeout: float | None) -> None:
+    """Stop an agent and wait until it is gone."""
+    with connected() as client:
+        reason = client.stop(name, timeout_ms=milliseconds(timeout))
+    output().result(f"stopped ({reason})", agent=name, reason=reason.text, detail=reason.detail)
+
+
+@command(app, "reset")
+@name_argument()
+@timeout_option()
+def reset(name: object, timeout: float | None) -> None:
+    """Start the conversation with the backend anew; state and queue stay."""
+    with connected() as client:
+        client.reset_session(name, milliseconds(timeout))
+    output().result("reset", agent=name, state="reset")

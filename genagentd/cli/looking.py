@@ -1,0 +1,111 @@
+"""Commands that only look: status, snapshot, list, version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genagent_protocol.answers import AgentRow, Snapshot, Status
+from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
+from genagentd.cli.output import duration, table
+from genagentd.cli.program import command, output
+from genagentd.cli.values import fields_of, handle_fields, shown
+
+
+@command(app, "status")
+@name_argument()
+@timeout_option(5.0)
+def status(name: object, timeout: float) -> None:
+    """Show an agent's phase, queue and state."""
+    with connected() as client:
+        answer = client.status(name, milliseconds(timeout))
+    output().result(_status_text(answer), **fields_of(answer))
+
+
+def _status_text(found: Status) -> str:
+    flags = [flag for flag in ("halted", "halt_pending", "draining") if getattr(found, flag)]
+    current = f", running {found.current_request}" if found.current_request else ""
+    how = " ".join([found.state, *flags])
+    return f"{shown(found.name)}: {how}, {found.queued} queued{current}, {shown(found.agent_state)}"
+
+
+@command(app, "snapshot")
+@name_argument()
+@timeout_option(5.0)
+def snapshot(name: object, timeout: float) -> None:
+    """Show what an agent's coordinator is doing now: counts and identities, no payload."""
+    with connected() as client:
+        answer = client.runtime_snapshot(name, milliseconds(timeout))
+    output().result(_snapshot_text(answer), agent=name, **fields_of(answer))
+
+
+def _snapshot_text(found: Snapshot) -> str:
+    current = found.current_request
+    lines = [
+        f"phase                  {found.phase}",
+        f"halted                 {found.halted}",
+        f"halt pending           {found.halt_pending}",
+        f"draining               {found.draining}",
+        f"pending prompts        {found.pending_prompts}",
+        f"pending notifications  {found.pending_notifications}",
+        f"self-chain pending     {found.self_chain_pending}",
+    ]
+    if current is not None:
+        limit = "" if current.watchdog_ms is None else f" of {duration(current.watchdog_ms)}"
+        lines.append(
+            f"current request        {current.ref} ({current.origin}, attempt {current.attempt}, "
+            f"{duration(current.elapsed_ms)}{limit})"
+        )
+    return "\n".join(lines)
+
+
+@command(app, "list")
+def list_agents() -> None:
+    """List the agents the daemon knows of."""
+    with connected() as client:
+        rows = sorted(client.list(), key=lambda row: shown(row.name))
+    text = table(
+        ("NAME", "STATE", "PID", "AGE", "BACKEND", "AGENT", "RESTARTS"),
+        [_cells(row) for row in rows],
+    )
+    output().result(text, agents=[_row_fields(row) for row in rows])
+
+
+command(app, "ps", short_help="The same as list.")(list_agents.callback)
+
+
+def _cells(row: AgentRow) -> tuple[str, ...]:
+    state: str = row.state
+    if row.unresponsive_since_ms is not None:
+        state += f", unresponsive for {duration(row.unresponsive_since_ms)}"
+    if row.reason is not None:
+        state += f" ({row.reason})"
+    pid = "-" if row.handle is None else str(row.handle.pid)
+    agent = row.agent or "-"
+    return (
+        *(shown(row.name), state, pid, duration(row.age_ms)),
+        *(row.backend, agent, str(row.restarts)),
+    )
+
+
+def _row_fields(row: AgentRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "state": row.state,
+        "handle": None if row.handle is None else handle_fields(row.handle),
+        "agent": row.agent,
+        "backend": row.backend,
+        "group": row.group,
+        "age_ms": row.age_ms,
+        "restarts": row.restarts,
+        "reason": None if row.reason is None else fields_of(row.reason),
+        "unresponsive_since_ms": row.unresponsive_since_ms,
+        "log": row.log,
+    }
+
+
+@command(app, "version")
+def version() -> None:
+    """Say which version this is, and which the daemon is."""
+    from genagentd.cli.daemon_commands import show_version
+
+    show_version()

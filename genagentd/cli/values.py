@@ -1,0 +1,139 @@
+"""What people type and what they get shown: names, options, prompts, and answers as JSON.
+
+A name is text; any other is written `json:["a",1]`. An option's value is JSON if it
+parses as JSON, and text otherwise. A prompt comes from exactly one place and
+arrives byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from genagent_protocol import schema
+from genagent_protocol.events import Response
+from genagent_protocol.plain import printable
+from genagent_protocol.refs import AgentHandle, MalformedIdentity, RequestRef
+from genagentd.cli import exits
+from genagentd.cli.exits import Failure
+
+_JSON = "json:"
+
+
+def name_of(text: str) -> object:
+    """Return the name that *text* spells: itself, or what follows `json:`."""
+    if not text.startswith(_JSON):
+        return text
+    try:
+        return json.loads(text.removeprefix(_JSON))
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not json:<JSON>: {error}") from None
+
+
+def ref_of(text: str) -> RequestRef:
+    """Return the ref that *text* spells."""
+    try:
+        return RequestRef.parse(text)
+    except MalformedIdentity as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def option_of(text: str) -> tuple[str, object]:
+    """Return the key and the value of `key=value`, JSON or text."""
+    key, value = variable_of(text)
+    return key, json_or_text(value)
+
+
+def variable_of(text: str) -> tuple[str, str]:
+    """Return the key and the text of `key=value`."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"{text!r} is not of the form key=value")
+    return key, value
+
+
+def json_or_text(text: str) -> Any:
+    """Return what *text* means as JSON, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def payload_text(argument: str | None, file: str | None, what: str) -> str:
+    """Return the one prompt or event that was given: argument, `-` for stdin, or a file.
+
+    Raises:
+        Failure: none or two of them were given, or it is not UTF-8.
+    """
+    if (argument is None) == (file is None):
+        raise Failure(
+            exits.USAGE, "usage", f"give the {what} as an argument, as - for stdin, or as --file"
+        )
+    try:
+        if file is not None:
+            return Path(file).read_bytes().decode("utf-8")
+        if argument == "-":
+            return _stdin(what)
+    except OSError as error:
+        raise Failure(exits.USAGE, "usage", f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise Failure(exits.USAGE, "usage", f"the {what} is not UTF-8: {error}") from None
+    assert argument is not None
+    return argument
+
+
+def _stdin(what: str) -> str:
+    if sys.stdin.isatty():
+        raise Failure(
+            exits.USAGE, "usage", f"the {what} is to come from stdin, and that is a terminal"
+        )
+    return sys.stdin.buffer.read().decode("utf-8")
+
+
+def shown(name: object) -> str:
+    """Return an agent's name as it is typed, on one line."""
+    if isinstance(name, str) and not name.startswith(_JSON):
+        return printable(name)
+    return _JSON + json.dumps(name, ensure_ascii=False, default=str)
+
+
+def handle_fields(handle: AgentHandle) -> dict[str, Any]:
+    """Return the stable fields of a handle."""
+    return {
+        "name": handle.name,
+        "incarnation": handle.incarnation.text,
+        "pid": handle.pid,
+        "started_ticks": handle.started_ticks,
+        "place": handle.place,
+    }
+
+
+def response_fields(response: Response) -> dict[str, Any]:
+    """Return the stable fields of a response."""
+    return {
+        "text": response.text,
+        "final_message": response.final_message,
+        "usage": response.usage,
+        "duration_ms": response.duration_ms,
+        "session_id": response.session_id,
+        "event_coverage": fields_of(response.event_coverage),
+    }
+
+
+def fields_of(record: object) -> dict[str, Any]:
+    """Return every field of a record of the protocol, defaults included."""
+    plain = {name: getattr(record, name) for name in record.__slots__}  # type: ignore[attr-defined]  # a slotted dataclass
+    return {name: _plain(value) for name, value in plain.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, RequestRef):
+        return value.text
+    if hasattr(value, "__dataclass_fields__"):
+        return {key: item for key, item in schema.dump(value).items() if key != schema.TAG}
+    return value
