@@ -21,7 +21,7 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
-    def result(self, text: str, **fields: object) -> None:
+    def result(self, text: str, /, **fields: object) -> None:
         """Print the command's result: *text*, or *fields* as one object."""
         if self.as_json:
             self.object({"ok": True, **fields})

@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genagent_protocol.envelopes import (
-    Admission,
-    Completion,
-    Down,
-    EventMessage,
-    Gap,
-    Undeliverable,
-)
+from genagent_protocol.envelopes import Admission, EventMessage, Gap
 from genagent_protocol.errors import Refused, TurnFailed
-from genagent_protocol.events import Completed, Event
+from genagent_protocol.events import Completed, Event, Failed
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import RequestRef
+from genagent_protocol.submission import Submission
 from genagentd.cli import exits
-from genagentd.cli.agents import app, connected, found, name_argument, shown_ref
+from genagentd.cli.agents import (
+    app,
+    connected,
+    found,
+    milliseconds,
+    name_argument,
+    shown_ref,
+)
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import Output
 from genagentd.cli.program import command, output
@@ -122,63 +123,53 @@ class _Follow:
         self._client = client
         self._out: Output = output()
         self._fields: dict[str, Any] = {"agent": name, "ref": ref.text}
-        self._ref = ref
+        self._story = Submission(ref=ref)
         self._waits = waits
-        self._accepted = False
         self._told_ref = False
         self._streamed = ""
+
+    @property
+    def _shown(self) -> str:
+        return shown_ref(self._story.ref)
 
     def to_the_end(self, seconds: float | None) -> int:
         """Listen until there is nothing more to wait for; return the exit code."""
         deadline = None if seconds is None else time.monotonic() + seconds
         try:
-            while True:
+            while not self._over():
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                message = self._client.receive(None if left is None else round(left * 1000))
+                message = self._client.receive(milliseconds(left))
                 if message is None:
-                    return self._still_pending(seconds or 0)
-                code = self._hear(message)
-                if code is not None:
-                    return code
+                    raise self._pending(seconds or 0)
+                self._hear(message)
         except KeyboardInterrupt:
             self._tell_ref()
             self._out.note("stopped waiting; nothing was cancelled")
             raise
+        return self._told()
 
-    def _hear(self, message: Message) -> int | None:
+    def _over(self) -> bool:
+        enough = self._story.accepted is not None and not self._waits
+        return enough or self._story.permit_returned
+
+    def _hear(self, message: Message) -> None:
+        from genagentd.client.story import hear
+
+        self._story = hear(self._story, message)
         match message:
             case Admission(refused=None):
-                self._accepted = True
                 self._tell_ref()
-                return None if self._waits else self._done()
-            case Admission(refused=reason) if reason is not None:
-                raise Refused(f"{shown_ref(self._ref)} was refused: {reason}", reason)
-            case Undeliverable():
-                raise Refused(
-                    f"{shown_ref(self._ref)} never arrived: {message.reason}", message.reason
-                )
             case EventMessage():
                 self._show(message.event)
             case Gap():
                 self._gap(message)
-            case Completion():
-                return self._completed(message)
-            case Down():
-                raise self._down(message.reason)
             case _:
-                pass  # Telemetry was not asked for.
-        return None
+                pass  # It is in the story.
 
     def _tell_ref(self) -> None:
-        if self._told_ref:
-            return
+        if not self._told_ref and not self._out.as_json:
+            self._out.text(f"{self._story.ref}\n")
         self._told_ref = True
-        if not self._out.as_json:
-            self._out.text(f"{self._ref}\n")
-
-    def _done(self) -> int:
-        self._out.result("", state="accepted", **self._fields)
-        return exits.OK
 
     def _show(self, event: Event) -> None:
         self._tell_ref()
@@ -193,37 +184,50 @@ class _Follow:
             self._out.object({**self._fields, "gap": {"from": gap.first, "to": gap.last}})
         self._out.note(f"events {gap.first} to {gap.last} were dropped on the way")
 
-    def _completed(self, message: Completion) -> int:
+    def _told(self) -> int:
+        """Say what came of it; return the exit code.
+
+        Raises:
+            Refused: it was not accepted.
+            TurnFailed: it was, and failed.
+            Failure: nothing more can be known.
+        """
+        story = self._story
+        if story.refusal is not None:
+            raise Refused(f"{self._shown} was refused: {story.refusal}", story.refusal)
+        if story.ended is not None and story.outcome is None:
+            raise self._uncertain(story.ended)
         self._tell_ref()
         if self._streamed and not self._streamed.endswith("\n"):
             self._out.text("\n")
-        match message.outcome:
+        match story.outcome:
             case Completed(response):
                 text = "" if self._streamed else response.text
                 fields = response_fields(response)
-                self._out.result(text, state="completed", **self._fields, **fields)
-                return exits.OK
-            case failed:
-                raise TurnFailed(f"{shown_ref(self._ref)} failed: {failed.reason}", failed.reason)
+                self._out.result(text, state=story.word, **self._fields, **fields)
+            case Failed(reason):
+                raise TurnFailed(f"{self._shown} failed: {reason}", reason)
+            case None:
+                self._out.result("", state=story.word, **self._fields)
+        return exits.OK
 
-    def _down(self, reason: ExitReason) -> Failure:
-        what = "its outcome is unknown" if self._accepted else "whether it was accepted is unknown"
+    def _uncertain(self, reason: ExitReason) -> Failure:
+        known = "its outcome" if self._story.accepted else "whether it was accepted"
         return Failure(
             exits.UNCERTAIN,
-            "uncertain",
-            f"{shown_ref(self._ref)}: the agent process is down ({reason}); {what}",
-            "see what it printed with: genagent logs NAME",
-            {**self._fields, "reason": str(reason), "accepted": self._accepted},
+            self._story.word,
+            f"{self._shown}: the agent process is down ({reason}); {known} is unknown",
+            f"see what it printed with: genagent logs {shown(self._fields['agent'])}",
+            {**self._fields, "reason": str(reason), "accepted": self._story.accepted},
         )
 
-    def _still_pending(self, seconds: float) -> int:
+    def _pending(self, seconds: float) -> Failure:
         self._tell_ref()
-        state = "accepted" if self._accepted else "sent"
-        raise Failure(
+        return Failure(
             exits.PENDING,
             "pending",
-            f"{shown_ref(self._ref)} is {state} and has no outcome after {seconds:g} s; "
+            f"{self._shown} is {self._story.word} and has no outcome after {seconds:g} s; "
             "nothing was cancelled",
-            f"ask again with: genagent poll {shown(self._fields['agent'])} {self._ref}",
-            {**self._fields, "state": state},
+            f"ask again with: genagent poll {shown(self._fields['agent'])} {self._story.ref}",
+            {**self._fields, "state": self._story.word},
         )
