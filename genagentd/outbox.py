@@ -2,8 +2,8 @@
 
 A peer says how much it has taken in (`Credit`); at most a window beyond that is
 handed to ZeroMQ, the rest waits here. When a peer does not read, droppable messages
-give way and leave a visible gap in their place; a must-keep message is never
-dropped, and when those alone exceed the bound, the owner is told to cut the peer off.
+give way and leave a mark in their place; a must-keep message is never dropped, and when
+those and the marks alone exceed the bound, the owner is told to cut the peer off.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from genagent_protocol.header import Header
 
@@ -35,20 +35,29 @@ class Parcel(NamedTuple):
 
 @dataclass(slots=True)
 class Missing:
-    """Droppable messages of one stream that gave way, first to last sequence number."""
+    """The mark of droppable messages that gave way, first to last sequence number."""
 
     header: Header
     first: int
     last: int
 
+    @property
+    def cost_bytes(self) -> int:
+        """What it counts against bounds."""
+        return MESSAGE_COST_BYTES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """How much may wait: in all, and of what is droppable."""
+    """How much may wait: messages in all, bytes that must be kept, and droppable bytes more."""
 
     max_messages: int
     max_bytes: int
     max_droppable_bytes: int
+
+
+#: What one mark stands for: a request's events from one agent to one mailbox.
+Stream: TypeAlias = tuple[str | None, str, str]
 
 
 class Outbox:
@@ -58,68 +67,93 @@ class Outbox:
         self._capacity = capacity
         self._window_bytes = window_bytes
         self._waiting: deque[Parcel | Missing] = deque()
+        #: The marks that a later loss of the same stream only makes longer.
+        self._growing: dict[Stream, Missing] = {}
+        self._messages = 0
+        self._kept_bytes = 0
         self._droppable_bytes = 0
         self._sent_bytes = 0
         self._taken_bytes = 0
-        #: Costs of what waits here.
-        self.bytes = 0
         #: Droppable envelopes that gave way so far.
         self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, parcel: Parcel) -> bool:
-        """Queue *parcel*; False when it must be kept and cannot be.
+    @property
+    def bytes(self) -> int:
+        """Costs of all that waits here."""
+        return self._kept_bytes + self._droppable_bytes
 
-        A droppable one that does not fit leaves a gap and counts as queued.
+    def put(self, parcel: Parcel) -> bool:
+        """Queue *parcel*; False when it, or the mark in its place, must be kept and cannot be.
+
+        A droppable one that does not fit leaves a mark and counts as queued.
         """
-        if parcel.header.delivery == "droppable":
-            self._put_droppable(parcel)
+        droppable = parcel.header.delivery == "droppable"
+        if self._messages < self._capacity.max_messages and self._fits(parcel, droppable):
+            self._append(parcel, droppable)
             return True
-        if self.bytes + parcel.cost_bytes > self._capacity.max_bytes:
-            return False
-        if len(self._waiting) >= self._capacity.max_messages:
-            return False
-        self._append(parcel)
+        return droppable and self._miss(parcel.header)
+
+    def _fits(self, parcel: Parcel, droppable: bool) -> bool:
+        if droppable:
+            limit = self._capacity.max_droppable_bytes
+            return self._droppable_bytes + parcel.cost_bytes <= limit
+        return self._kept_bytes + parcel.cost_bytes <= self._capacity.max_bytes
+
+    def _append(self, parcel: Parcel, droppable: bool) -> None:
+        self._waiting.append(parcel)
+        self._messages += 1
+        if droppable:
+            self._growing.pop(_stream(parcel.header), None)
+            self._droppable_bytes += parcel.cost_bytes
+        else:
+            self._kept_bytes += parcel.cost_bytes
+
+    def _miss(self, header: Header) -> bool:
+        mark = self._growing.get(_stream(header))
+        if mark is None:
+            mark = Missing(header, header.first, header.last)
+            if self._kept_bytes + mark.cost_bytes > self._capacity.max_bytes:
+                return False
+            self._growing[_stream(header)] = mark
+            self._waiting.append(mark)
+            self._kept_bytes += mark.cost_bytes
+        mark.last = header.last
+        self.dropped += header.bodies
         return True
 
-    def _put_droppable(self, parcel: Parcel) -> None:
-        fits = (
-            self._droppable_bytes + parcel.cost_bytes <= self._capacity.max_droppable_bytes
-            and self.bytes + parcel.cost_bytes <= self._capacity.max_bytes
-            and len(self._waiting) < self._capacity.max_messages
-        )
-        if fits:
-            self._droppable_bytes += parcel.cost_bytes
-            self._append(parcel)
-        else:
-            self._miss(parcel.header)
-
-    def _append(self, parcel: Parcel) -> None:
-        self._waiting.append(parcel)
-        self.bytes += parcel.cost_bytes
-
-    def _miss(self, header: Header) -> None:
-        self.dropped += header.bodies
-        last = self._waiting[-1] if self._waiting else None
-        same = isinstance(last, Missing) and (last.header.ref, last.header.to, last.header.sender)
-        if same == (header.ref, header.to, header.sender):
-            assert isinstance(last, Missing)
-            last.last = header.last
-        else:
-            self._waiting.append(Missing(header, header.first, header.last))
-
     def take(self) -> Iterator[Parcel | Missing]:
-        """Yield, in order, what the peer has room for now, and count it as sent."""
-        while self._waiting and self._sent_bytes - self._taken_bytes < self._window_bytes:
+        """Yield, in order, what the peer has room for now.
+
+        A parcel counts as sent; what is sent in the place of a mark, the caller
+        counts with `passed` before it takes on.
+        """
+        while self._waiting and self._window_open:
             item = self._waiting.popleft()
-            if isinstance(item, Parcel):
-                self.bytes -= item.cost_bytes
-                self._sent_bytes += item.cost_bytes
-                if item.header.delivery == "droppable":
-                    self._droppable_bytes -= item.cost_bytes
+            if isinstance(item, Missing):
+                self._taken_mark(item)
+            else:
+                self._taken_parcel(item)
             yield item
+
+    def _taken_mark(self, mark: Missing) -> None:
+        self._kept_bytes -= mark.cost_bytes
+        if self._growing.get(_stream(mark.header)) is mark:
+            del self._growing[_stream(mark.header)]
+
+    def _taken_parcel(self, parcel: Parcel) -> None:
+        self._messages -= 1
+        if parcel.header.delivery == "droppable":
+            self._droppable_bytes -= parcel.cost_bytes
+        else:
+            self._kept_bytes -= parcel.cost_bytes
+        self.passed(parcel)
+
+    @property
+    def _window_open(self) -> bool:
+        return self._sent_bytes - self._taken_bytes < self._window_bytes
 
     def credited(self, taken_bytes: int) -> None:
         """The peer has taken in so much in all, by the same costs."""
@@ -127,11 +161,15 @@ class Outbox:
 
     def passes(self) -> bool:
         """Whether a message would go out at once: nothing waits and the window is open."""
-        return not self._waiting and self._sent_bytes - self._taken_bytes < self._window_bytes
+        return not self._waiting and self._window_open
 
     def passed(self, parcel: Parcel) -> None:
-        """Count *parcel* as sent without queueing it; only when `passes()`."""
+        """Count *parcel* as sent past the queue: when `passes()`, or in the place of a mark."""
         self._sent_bytes += parcel.cost_bytes
+
+
+def _stream(header: Header) -> Stream:
+    return (header.ref, header.to, header.sender)
 
 
 class Intake:

@@ -336,7 +336,13 @@ class Switchboard:
         """*peer* took in so much; send what it has room for now."""
         peer.outbox.credited(credit.bytes)
         for item in peer.outbox.take():
-            self._send(peer, item if isinstance(item, Parcel) else _gap(item))
+            if isinstance(item, Missing):
+                # The peer will count it as taken in, so it has to count as sent.
+                gap = _gap(item)
+                peer.outbox.passed(gap)
+                self._send(peer, gap)
+            else:
+                self._send(peer, item)
 
 
 def _gap(missing: Missing) -> Parcel:
