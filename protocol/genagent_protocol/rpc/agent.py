@@ -125,7 +125,7 @@ class AgentRpc(OutgoingCalls):
         For functions that are awaited: prepare, await, `finish_agent_function`.
         """
         loose = read_loosely(message, "callAgentFunction")
-        outcome = self._judged(loose, registry)
+        outcome = attempted(lambda: self._judged(loose, registry))
         if isinstance(outcome, RpcError):
             return refused(_ANSWER, loose.version, loose.function_call_id, outcome)
         return outcome
@@ -167,7 +167,7 @@ class AgentRpc(OutgoingCalls):
         args = incoming_arguments(call, self.limits)
         if isinstance(args, RpcError):
             return args
-        refusal = attempted(lambda: argument_refusal(function, args))
+        refusal = argument_refusal(function, args)
         return args if refusal is None else refusal
 
 

@@ -143,6 +143,9 @@ def copied(value: object, *, max_bytes: int, max_depth: int = MAX_NESTING) -> Co
         copy = copier.copy(value, max_depth)
     except _Stop as stop:
         return stop.unfit()
+    except RecursionError:
+        # The stack may be nearly used up where this is called.
+        return Unfit("too_deep", "nested too deeply")
     return Copied(copy, max_bytes - copier.bytes_left)
 
 

@@ -142,7 +142,7 @@ def _field_problem(body: dict[str, Json], required: _Types, optional: _Types) ->
     for key in required:
         if key not in body:
             return f"{key} is missing"
-    wanted = required | optional
+    wanted = optional | required
     for key, value in body.items():
         if key not in wanted:
             return f"unknown field {_shown(key)}"

@@ -143,7 +143,8 @@ class Rpc(OutgoingCalls):
             KeyboardInterrupt: a function called inside the arguments raised it.
         """
         loose = read_loosely(message, "callRendererFunction")
-        outcome = self._judged(loose, context, user_activated)
+        # Functions called inside the arguments run in here.
+        outcome = attempted(lambda: self._judged(loose, context, user_activated))
         if isinstance(outcome, RpcError):
             return refused(_ANSWER, loose.version, loose.function_call_id, outcome)
         return outcome
@@ -239,8 +240,6 @@ class Rpc(OutgoingCalls):
         written = incoming_arguments(call, self.limits)
         if isinstance(written, RpcError):
             return written
-        resolved = attempted(lambda: resolver.resolved_arguments(function, written))
-        if isinstance(resolved, RpcError):
-            return resolved
-        refusal = attempted(lambda: argument_refusal(function, resolved))
+        resolved = resolver.resolved_arguments(function, written)
+        refusal = argument_refusal(function, resolved)
         return resolved if refusal is None else refusal
