@@ -16,7 +16,7 @@ from genagent_backends.base import Backend, Checkpoints, ResetsSession, Session
 from genagent_protocol import events
 from genagent_protocol.plain import NotPlain, Plain, encoded_size, freeze
 from genagent_protocol.reasons import ExitReason
-from genagent_protocol.refs import Incarnation, RequestRef
+from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns import decisions, effects, inputs
 from genagent_protocol.turns.state import Offers
 from genagentd.agent import behaviour, log
@@ -59,12 +59,13 @@ class Callbacks:
     """Runs the callbacks of one agent on its retained state and session."""
 
     def __init__(
-        self, agent: AnyAgent, backend: Backend, retained: Retained, incarnation: Incarnation
+        self, agent: AnyAgent, backend: Backend, retained: Retained, handle: AgentHandle
     ) -> None:
         self.agent = agent
         self.backend = backend
         self.retained = retained
-        self._incarnation = incarnation
+        self.name = handle.name
+        self._incarnation = handle.incarnation
         self._defaults = {name for name in DEFAULTS if not overrides(agent, name)}
 
     def does_nothing(self, callback: effects.Callback) -> bool:
@@ -76,7 +77,7 @@ class Callbacks:
         try:
             answer = await settled(self._call(callback))
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
-            log.frames(error)
+            self.failed(callback.name, error)
             return inputs.CallbackCrashed(callback.name, log.class_of(error))
         decision = self._judged(callback, answer)
         return inputs.CallbackReturned(callback.name, decision)
@@ -170,15 +171,15 @@ class Callbacks:
             self.failed(name, error)
 
     def failed(self, name: str, error: BaseException) -> None:
-        """Log that the callback *name* raised, where the machine does not hear of it."""
+        """Log that the callback *name* raised."""
         owner = self.backend if name.endswith("_session") else self.agent
-        log.line(
+        log.raised(
             "callback.failed",
+            error,
+            agent=self.name,
             module=type(owner).__module__,
             callback=name,
-            error=log.class_of(error),
         )
-        log.frames(error)
 
     async def reapply(self, session: Session, session_id: str) -> Session:
         """Return a turn's *session* with the acknowledged id in it, or as it is if that fails."""

@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from genagent_protocol import codec
@@ -41,6 +41,7 @@ from genagentd.agent.mail import Mail
 from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
 from genagentd.agent.peers import Peers
+from genagentd.agent.processes import Processes
 from genagentd.agent.shell import Shell
 from genagentd.channels import end_context, hold_few
 
@@ -86,15 +87,24 @@ def _driven(loop: asyncio.AbstractEventLoop, life: Coroutine[Any, Any, int]) -> 
 class Life:
     """The life of one agent process."""
 
-    def __init__(self, socket_path: str, daemon_pid: int) -> None:
+    def __init__(
+        self,
+        socket_path: str,
+        daemon_pid: int,
+        alarm: Callable[[int], object] = signal.alarm,
+    ) -> None:
+        """Nothing happens yet. *alarm* ends the process after so many seconds."""
         self._path = socket_path
         self._daemon_pid = daemon_pid
+        self._alarm = alarm
         self._inbox: Inbox
+        self._processes: Processes
         self._channel: Channel | None = None
 
     async def live(self, pipe_fd: int, *, cold: bool) -> int:
         """Return the exit status, when everything is over and said."""
         self._inbox = Inbox()
+        self._processes = Processes()
         channel = self._channel = Channel(self._path, self._keep, self._orphaned, self._daemon_pid)
         os.write(pipe_fd, b"ready cold\n" if cold else b"ready\n")
         os.close(pipe_fd)
@@ -135,13 +145,13 @@ class Life:
             outgoing.say(DAEMON, StartRefused(error=opened))
             return 1
         outgoing.say(DAEMON, Ready())
-        shell = Shell(context, opened, self._inbox, outgoing, mail)
+        shell = Shell(context, opened, self._inbox, outgoing, mail, self._processes)
         reason = await shell.run()
         return _last_word(outgoing, reason, shell.unresolved)
 
     def _orphaned(self) -> None:
         """The daemon is gone: end in order, and not later than that."""
-        signal.alarm(ORPHANED_S)
+        self._alarm(ORPHANED_S)
         self._inbox.put(StopRequested(REGISTRY_LOST))
 
     def close(self) -> None:

@@ -102,8 +102,7 @@ def _attribute(spelled: str, kind: Any, what: str) -> Any:
 
 
 def _not_imported(module_name: str, error: BaseException) -> StartError:
-    log.line("import.failed", module=module_name, error=log.class_of(error))
-    log.frames(error)
+    log.raised("import.failed", error, module=module_name)
     # The text of an import error names a module, and nothing that a user said.
     said = f": {error}" if isinstance(error, ImportError) else ""
     return StartError(
@@ -118,8 +117,7 @@ def _instance(made_by: Any, spelled: str) -> Any:
     try:
         return made_by()
     except BaseException as error:  # noqa: BLE001  # a constructor is user code
-        log.line("init.failed", callback=spelled, error=log.class_of(error))
-        log.frames(error)
+        log.raised("init.failed", error, callback=spelled)
         return StartError(
             kind="init_failed",
             message=f"{spelled}() raised {log.class_of(error)}",

@@ -23,8 +23,9 @@ def _value(value: object) -> str:
     return printable(text) if text and " " not in text and "=" not in text else ascii(text)
 
 
-def frames(error: BaseException) -> None:
-    """Write where *error* was raised: file, line and function of each frame, nothing else."""
+def raised(event: str, error: BaseException, **fields: object) -> None:
+    """Write that code of others raised: its class, and file, line and function of each frame."""
+    line(event, **fields, error=class_of(error))
     for frame in traceback.extract_tb(error.__traceback__):
         print(f"  at {frame.filename}:{frame.lineno} {frame.name}", file=sys.stderr, flush=True)
 

@@ -68,7 +68,8 @@ class Observer:
 
     def note(self, emit: Emit) -> None:
         """Tell whoever watches; without anybody, only what belongs into the log is written."""
-        if emit.name in LOGGED:
+        # A callback that raised was logged where it did, with the place.
+        if emit.name in LOGGED and (emit.error is None or emit.error == "invalid_return"):
             self._log(emit)
         if not self.wanted and not telemetry.watched():
             return

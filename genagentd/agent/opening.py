@@ -97,7 +97,7 @@ def _checked(
     try:
         agent.copy_state(answer.state)
     except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
-        log.frames(error)
+        log.raised("init.failed", error, callback="copy_state")
         return StartError(
             kind="state_not_copyable",
             message=f"copy_state of a {type(answer.state).__name__} raised {log.class_of(error)}; "
@@ -146,8 +146,7 @@ def _told(reason: Any) -> str:
 
 
 def _raised(name: str, error: BaseException) -> StartError:
-    log.line("init.failed", callback=name, error=log.class_of(error))
-    log.frames(error)
+    log.raised("init.failed", error, callback=name)
     return StartError(
         kind="init_failed",
         message=f"{name} raised {log.class_of(error)}",

@@ -7,6 +7,8 @@ what a thread starts may die with that thread.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 from collections.abc import Mapping, Sequence
 
@@ -14,11 +16,16 @@ from genagentd.agent import log
 from genagentd.agent.child import ChildProcess
 from genagentd.agent.sweep import Identity, Sweep, below, childless
 
+#: How long the end of the agent waits for one of its killed processes to be reaped.
+LAST_WAIT_S = 1.0
+
 
 class Processes:
     """Used in the coordinator."""
 
     def __init__(self) -> None:
+        """Begin where this agent begins: what is below the process already is not its own."""
+        self._strangers = below()
         self._before: frozenset[Identity] = frozenset()
         #: The turn that may start processes now; None between turns.
         self._turn: int | None = None
@@ -75,8 +82,13 @@ class Processes:
     async def end_all(self) -> None:
         """End everything below this process: the agent is about to exit."""
         self._turn = None
-        everything = Sweep(frozenset(), frozenset(), self._reaps_itself)
+        everything = Sweep(self._strangers, frozenset(), self._reaps_itself)
         await everything.end()
+        for child in (*self._of_turn.values(), *self._of_session.values()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WAIT_S):
+                    await child.wait()
+            child.close()
 
     def _sweep(self) -> Sweep:
         return Sweep(self._before, frozenset(self._of_session), self._reaps_itself)

@@ -45,6 +45,7 @@ class Shell:
         inbox: Inbox,
         outgoing: Outgoing,
         mail: Mail,
+        processes: Processes,
     ) -> None:
         self._context = context
         self._handle: AgentHandle = context.handle
@@ -53,13 +54,9 @@ class Shell:
         self._mail = mail
         self._begun = begin(opened.limits, offers_of(opened.agent, opened.backend))
         self._machine: Agent = self._begun.agent
-        self._callbacks = Callbacks(
-            opened.agent, opened.backend, opened.retained, context.incarnation
-        )
-        self._processes = Processes()
-        self._turns = Turns(
-            self._handle.name, opened.limits, self._callbacks, inbox.post, self._processes.spawn
-        )
+        self._callbacks = Callbacks(opened.agent, opened.backend, opened.retained, context.handle)
+        self._processes = processes
+        self._turns = Turns(opened.limits, self._callbacks, inbox.post, self._processes.spawn)
         self._observer = Observer(
             self._handle, type(opened.agent).__module__, self._callbacks.shown, outgoing.telemetry
         )
@@ -87,6 +84,7 @@ class Shell:
         self._deadlines.disarm_all()
         self._outgoing.flush()
         await self._processes.end_all()
+        self._turns.close()
         return self._exit
 
     # Facts

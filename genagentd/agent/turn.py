@@ -158,13 +158,11 @@ class Turns:
 
     def __init__(
         self,
-        name: Plain,
         limits: Limits,
         callbacks: Callbacks,
         post: Callable[[inputs.Input], None],
         spawn: Spawn,
     ) -> None:
-        self._name = name
         self._limits = limits
         self._callbacks = callbacks
         self._post = post
@@ -189,7 +187,7 @@ class Turns:
             prompt=order.prompt,
             state=callbacks.retained.state,
             session=callbacks.retained.session,
-            offer=Offer(self._name, order.turn, self._post, self._main, self._spawn),
+            offer=Offer(callbacks.name, order.turn, self._post, self._main, self._spawn),
             guide=flight,
         )
         self._thread.call(self._begin, flight, work)
@@ -221,6 +219,10 @@ class Turns:
         assert ended is not None
         return ended.state, ended.session
 
+    def close(self) -> None:
+        """Let the thread end; a turn that is stuck in it ends with the process."""
+        self._thread.close()
+
     def _current(self, turn: int) -> Flight:
         assert self._flight is not None
         assert self._flight.order.turn == turn
@@ -239,10 +241,27 @@ class Turns:
             flight.ended = await perform(work)
             report = _report(turn, flight.ended)
         except BaseException as error:  # noqa: BLE001  # whatever it is, it ends this turn alone
-            report = _crash(flight, error)
+            report = self._crashed(flight, error)
         flight.running = False
         await self._thread.loop.end_strays()
         self._post(report)
+
+    def _crashed(
+        self, flight: Flight, error: BaseException
+    ) -> inputs.TurnStopped | inputs.TurnCrashed:
+        order = flight.order
+        if flight.stopped and isinstance(error, asyncio.CancelledError):
+            return inputs.TurnStopped(order.turn)
+        log.raised("turn.crashed", error, agent=self._callbacks.name, ref=order.ref)
+        return inputs.TurnCrashed(order.turn, log.class_of(error), _message_of(error))
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        message = str(error)[:MAX_MESSAGE]
+    except Exception:  # noqa: BLE001  # the exception is user code, too
+        return ""
+    return message if sendable(message) else ""
 
 
 def _report(turn: int, ended: Ended) -> inputs.TurnEnded:
@@ -252,18 +271,6 @@ def _report(turn: int, ended: Ended) -> inputs.TurnEnded:
         dispatched=ended.dispatched,
         encoded_bytes=encoded_bytes(ended.outcome),
     )
-
-
-def _crash(flight: Flight, error: BaseException) -> inputs.TurnStopped | inputs.TurnCrashed:
-    turn = flight.order.turn
-    if flight.stopped and isinstance(error, asyncio.CancelledError):
-        return inputs.TurnStopped(turn)
-    log.frames(error)
-    try:
-        message = str(error)[:MAX_MESSAGE]
-    except Exception:  # noqa: BLE001  # the exception is user code, too
-        message = ""
-    return inputs.TurnCrashed(turn, log.class_of(error), message if sendable(message) else "")
 
 
 def _cancel(flight: Flight) -> None:

@@ -44,6 +44,12 @@ class TurnLoop(asyncio.SelectorEventLoop):
             self._pool = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="turn")
         return self._pool
 
+    def close(self) -> None:
+        """Close the loop and let its threads end."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+        super().close()
+
     async def end_strays(self) -> None:
         """Cancel every other task and return when all of them, and all calls outside, are over."""
         me = asyncio.current_task(self)
@@ -88,6 +94,11 @@ class TurnThread:
         """Do *work* in the thread, soon."""
         self.loop.call_soon_threadsafe(work, *arguments)
 
+    def close(self) -> None:
+        """Let the thread end when it comes to it; no turn is begun any more."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
     def begin(self, turn: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin *turn*; from inside the thread."""
         return self.loop.create_task(turn)
@@ -102,4 +113,5 @@ def _run(loop: TurnLoop) -> None:
             # asyncio lets SystemExit of any task through; whoever awaits the task hears of it too.
             log.line("turn.stray_exit", error=log.class_of(error))
             continue
+        loop.close()
         return

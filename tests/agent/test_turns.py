@@ -1,0 +1,347 @@
+"""Turns: what they leave behind when they end, are stopped, or do not want to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from genagent_backends.base import Streaming
+from genagent_protocol import envelopes, requests
+from genagent_protocol.answers import InterruptAnswer
+from genagent_protocol.events import Completed, Event, Failed, event
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import (
+    CONFLICTING_SESSION_ID,
+    INTERRUPTED,
+    TURN_STUCK,
+    TaskCrashed,
+)
+from support.agent_life import Conversation, living, living_process
+
+RESULT = {"kind": "result", "text": "done"}
+TEXT = {"kind": "text", "text": "hi"}
+RECORDER = "support.agents:Recorder"
+
+
+def script(*turns: object, **more: object) -> dict[str, object]:
+    """Return the options of a scripted backend."""
+    return {"script": list(turns), **more}
+
+
+def recorder(*turns: object, **told: object) -> dict[str, object]:
+    """Return the options of a recorder with these scripted turns."""
+    return {"backend": script(*turns), **told}
+
+
+async def interrupted(agent: Conversation, prompt: str = "stop me") -> str:
+    """Begin a turn, interrupt it when it has begun, and return what became of it."""
+    ref = agent.submit(prompt, stream=True)
+    await agent.next(envelopes.EventMessage)
+    number = agent.begin_call(requests.InterruptRequest(ref=ref))
+    outcome = await agent.completion(ref)
+    reply = await agent.next(envelopes.Reply, lambda said: said.call == number)
+    assert reply.answer == InterruptAnswer("accepted")
+    assert isinstance(outcome, Failed)
+    return outcome.reason.code
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ({"raise": "ValueError", "message": "no"}, TaskCrashed("ValueError", "no")),
+        ({"exit": 3}, TaskCrashed("SystemExit", "3")),
+        ({"raise": "KeyboardInterrupt"}, TaskCrashed("KeyboardInterrupt")),
+        ({"raise": "GeneratorExit"}, TaskCrashed("GeneratorExit")),
+    ],
+)
+async def test_whatever_a_turn_raises_ends_that_turn_alone(
+    step: object, error: TaskCrashed
+) -> None:
+    """A crash is an outcome; the agent and its next turn know nothing of it."""
+    async with living(options=script([step], [RESULT])) as agent:
+        assert await agent.run("crash") == Failed(error)
+        assert await agent.answered("go on") == "done"
+
+
+async def test_an_interrupted_turn_is_over_when_that_is_acknowledged() -> None:
+    """The completion precedes the acknowledgement, and the next turn begins after it."""
+    async with living(options=script([TEXT, {"hang": "idle"}], [RESULT])) as agent:
+        assert await interrupted(agent) == "interrupted"
+        assert await agent.answered("go on") == "done"
+
+
+async def test_a_turn_that_was_interrupted_before_it_began_is_reported_too() -> None:
+    """A task that is cancelled before its first step never runs, and must not be waited for."""
+    async with living(options=script([TEXT, {"hang": "idle"}])) as agent:
+        ref = agent.submit("stop me")
+        agent.say(envelopes.Interrupt(), sender="x/1")
+        outcome = await agent.completion(ref)
+
+        assert outcome == Failed(INTERRUPTED)
+
+
+async def test_the_watchdog_stops_a_turn() -> None:
+    """A turn that runs for too long fails, and the agent goes on."""
+    options = script([TEXT, {"hang": "idle"}], [RESULT], watchdog_ms=30)
+    async with living(options=options) as agent:
+        assert await agent.failed("hang") == "timeout"
+        assert await agent.answered("go on") == "done"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("how", ["stubborn", "blocked", "busy"])
+async def test_a_turn_that_does_not_end_in_its_grace_takes_the_agent_with_it(how: str) -> None:
+    """There are never two turns alive, so an abandoned one cannot run on behind the next."""
+    turn = [TEXT, {"hang": how}]
+    async with living_process(options=script(turn, interrupt_grace_ms=50)) as agent:
+        ref = agent.submit("stop me", stream=True)
+        await agent.next(envelopes.EventMessage)
+        agent.begin_call(requests.InterruptRequest(ref=ref))
+        last = await agent.ended()
+
+        assert last == envelopes.Exiting(reason=TURN_STUCK, unresolved=(ref,))
+        assert await agent.life == 70
+
+
+async def test_a_crashed_turn_leaves_the_state_of_its_dispatch() -> None:
+    """Whatever the stream callback changed, in place or by value, it changed a copy."""
+    options = recorder([TEXT, {"raise": "ValueError"}])
+    async with living(RECORDER, options=options) as agent:
+        await agent.run("crash")
+        shown = await agent.shown()
+
+        assert shown["mutable"] == ()
+        assert "stream text" not in shown["seen"]
+
+
+async def test_an_interrupted_turn_leaves_the_state_of_its_dispatch() -> None:
+    """The events were seen, and the state does not say so."""
+    options = recorder([TEXT, {"hang": "idle"}])
+    async with living(RECORDER, options=options) as agent:
+        await interrupted(agent)
+        shown = await agent.shown()
+
+        assert shown["mutable"] == ()
+        assert shown["seen"][-2:] == ("error interrupted", "post_turn interrupted")
+
+
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        ([TEXT, RESULT], ("response done", "post_turn completed")),
+        (
+            [TEXT, {"kind": "error", "reason": "no"}],
+            ("error backend_failed", "post_turn backend_failed"),
+        ),
+        ([TEXT], ("error no_terminal_event", "post_turn no_terminal_event")),
+    ],
+)
+async def test_a_turn_that_ended_by_itself_keeps_its_stream_state(
+    turn: list[dict[str, object]], told: tuple[str, ...]
+) -> None:
+    """The decision callback sees what the stream callback left."""
+    async with living(RECORDER, options=recorder(turn)) as agent:
+        await agent.run("go")
+        shown = await agent.shown()
+
+        streamed = [f"stream {said['kind']}" for said in turn]
+        assert shown["seen"] == ("pre_run", "pre_turn go", *streamed, *told)
+
+
+async def test_a_raising_stream_callback_fails_the_turn() -> None:
+    """It is part of the turn, and its state is lost with it."""
+    options = recorder([TEXT, RESULT], handle_stream_event="raise")
+    async with living(RECORDER, options=options) as agent:
+        assert await agent.run("go") == Failed(TaskCrashed("LookupError", "a secret"))
+        assert (await agent.shown())["mutable"] == ()
+
+
+async def test_a_state_that_can_no_longer_be_copied_fails_the_turn() -> None:
+    """The turn never begins on a state it could spoil; the agent stays."""
+    async with living("support.agents:Spoiled", options=script([RESULT], [RESULT])) as agent:
+        assert await agent.answered("one") == "done"
+        assert await agent.failed("two") == "state_not_copyable"
+
+
+async def test_a_prompt_the_backend_declines_fails_with_its_reason() -> None:
+    """Nothing was streamed, so nothing of the turn is kept."""
+    async with living(RECORDER, options=recorder({"error": "not today"})) as agent:
+        assert await agent.failed("go") == "backend_failed"
+        assert (await agent.shown())["seen"][1:] == (
+            "pre_turn go",
+            "error backend_failed",
+            "post_turn backend_failed",
+        )
+
+
+async def test_an_acknowledged_checkpoint_outlives_an_interrupted_turn() -> None:
+    """The provider's session was named, so the next turn can go on in it."""
+    turns = ([{"checkpoint": "s-1"}, {"hang": "idle"}], [{"kind": "result"}])
+    async with living(options=script(*turns)) as agent:
+        ref = agent.submit("begin", stream=True)
+        told = await agent.next(envelopes.EventMessage)
+        agent.begin_call(requests.InterruptRequest(ref=ref))
+        await agent.completion(ref)
+        outcome = await agent.run("go on")
+
+        assert told.event.data["accepted"] is True
+        assert isinstance(outcome, Completed)
+        assert outcome.response.session_id == "s-1"
+
+
+async def test_a_refused_checkpoint_fails_the_turn_in_spite_of_its_result() -> None:
+    """The backend is told which refusal it was."""
+    turn = [{"checkpoint": "s-1"}, {"checkpoint": "s-2"}, RESULT]
+    async with living(options=script(turn)) as agent:
+        ref = agent.submit("begin", stream=True)
+        answers = [(await agent.next(envelopes.EventMessage)).event.data["answer"] for _ in "12"]
+        outcome = await agent.completion(ref)
+
+        assert answers == [None, "conflicting_session_id"]
+        assert outcome == Failed(CONFLICTING_SESSION_ID)
+
+
+# Backends of this file
+
+
+class Odd:
+    """A backend whose turns are odd in one way each; the prompt says which."""
+
+    ended: list[str]
+
+    def __init__(self) -> None:
+        Odd.ended = []
+
+    def start_session(self, _options: FrozenDict) -> str:
+        return "session"
+
+    def terminate_session(self, _session: str) -> None:
+        return None
+
+    def prompt(self, session: str, prompt: str, _turn: object) -> Any:
+        return getattr(self, prompt)(session)
+
+    def foreign(self, session: str) -> Any:
+        return Streaming(["not an event"], session)  # type: ignore[list-item]  # that is the point
+
+    def nothing(self, _session: str) -> None:
+        return None
+
+    def plain(self, session: str) -> Streaming:
+        def events() -> Iterator[Event]:
+            try:
+                while True:
+                    yield event("text", text="on and on")
+            finally:
+                Odd.ended.append("plain")
+
+        return Streaming(events(), session)
+
+    def after(self, session: str) -> Streaming:
+        def events() -> Iterator[Event]:
+            yield event("result", text="done")
+            Odd.ended.append("pulled")
+            yield event("text", text="too late")
+
+        return Streaming(events(), session)
+
+    def stray(self, session: str) -> Streaming:
+        async def linger() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                Odd.ended.append("stray")
+
+        async def events() -> Any:
+            tasks = [asyncio.create_task(linger())]
+            await asyncio.sleep(0)
+            yield event("result", text=str(len(tasks)))
+
+        return Streaming(events(), session)
+
+    def outside(self, session: str) -> Streaming:
+        gate = asyncio.Event()
+
+        def block(loop: asyncio.AbstractEventLoop) -> None:
+            loop.call_soon_threadsafe(gate.set)
+            while asyncio.run_coroutine_threadsafe(_cancelling(), loop).result() == 0:
+                pass
+            Odd.ended.append("outside")
+
+        async def events() -> Any:
+            call = asyncio.create_task(
+                asyncio.to_thread(block, asyncio.get_running_loop()), name="call"
+            )
+            await gate.wait()
+            yield event("text", text="it runs")
+            await call
+
+        return Streaming(events(), session)
+
+    def leaving(self, session: str) -> Streaming:
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        async def events() -> Any:
+            await asyncio.create_task(leave())
+            yield event("result")
+
+        return Streaming(events(), session)
+
+
+async def _cancelling() -> int:
+    """Return how many tasks of this loop are being cancelled."""
+    return sum(task.cancelling() for task in asyncio.all_tasks())
+
+
+ODD = f"{__name__}:Odd"
+
+
+@pytest.mark.parametrize("prompt", ["foreign", "nothing"])
+async def test_what_a_backend_may_not_answer_is_a_crash_of_the_turn(prompt: str) -> None:
+    """The contract is the backend's to keep, and the agent's to survive."""
+    async with living(backend=ODD) as agent:
+        outcome = await agent.run(prompt)
+
+        assert isinstance(outcome, Failed)
+        assert isinstance(outcome.reason, TaskCrashed)
+        assert outcome.reason.error == "TypeError"
+
+
+async def test_an_endless_plain_stream_can_be_interrupted_and_is_closed() -> None:
+    """It is asked between its elements, for nothing else could stop it."""
+    async with living(backend=ODD, options={"max_events_per_turn": 100_000}) as agent:
+        assert await interrupted(agent, "plain") == "interrupted"
+        assert Odd.ended == ["plain"]
+
+
+async def test_nothing_is_pulled_from_a_stream_after_its_terminal_event() -> None:
+    """What would come later might cost money."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("after") == "done"
+        assert Odd.ended == []
+
+
+async def test_a_turn_is_over_when_its_own_tasks_are() -> None:
+    """They are cancelled at its end, and waited for."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("stray") == "1"
+        assert Odd.ended == ["stray"]
+
+
+async def test_an_interrupted_turn_is_over_when_its_calls_in_other_threads_are() -> None:
+    """Cancelling the wait for a thread does not stop the thread."""
+    async with living(backend=ODD) as agent:
+        assert await interrupted(agent, "outside") == "interrupted"
+        assert Odd.ended == ["outside"]
+
+
+async def test_the_exit_of_a_turns_own_task_ends_the_turn_alone() -> None:
+    """asyncio lets SystemExit of any task through; the thread survives it."""
+    async with living(backend=ODD) as agent:
+        assert await agent.run("leaving") == Failed(TaskCrashed("SystemExit", "3"))
+        assert await agent.answered("after") == "done"
