@@ -29,7 +29,15 @@ from genagent_protocol.reasons import ExitReason, Failure, PayloadTooLarge, Star
 
 
 class GenAgentError(Exception):
-    """Everything this product raises on purpose."""
+    """Everything this product raises on purpose. It pickles and copies, attributes and all."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default would call __init__ with the finished message, which is not what it takes.
+        return (_revived, (type(self), self.args), self.__dict__)
+
+
+def _revived(kind: type[GenAgentError], args: tuple[object, ...]) -> GenAgentError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(GenAgentError):
@@ -83,9 +91,7 @@ class CallTimeout(CallError):
     def __init__(self, call: str, timeout_ms: int) -> None:
         self.call = call
         self.timeout_ms = timeout_ms
-        super().__init__(
-            f"{call} got no answer within {timeout_ms} ms; its effect is unknown"
-        )
+        super().__init__(f"{call} got no answer within {timeout_ms} ms; its effect is unknown")
 
 
 class ProcessDown(CallError):

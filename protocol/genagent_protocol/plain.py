@@ -80,57 +80,83 @@ def freeze(value: Loose, *, max_depth: int = MAX_DEPTH) -> Plain:
             surrogate, too many items, or nesting deeper than *max_depth*); the
             path to it is in the error.
     """
-    return _freeze(value, "", max_depth)
+    try:
+        return _freeze(value, 1, max_depth)
+    except NotPlain as fault:
+        # The path grows from the inside out, so that only what fails pays for it.
+        raise NotPlain(fault.path.removeprefix("."), fault.problem) from None
 
 
-def _freeze(value: Loose, path: str, depth: int) -> Plain:
+def _freeze(value: Loose, level: int, max_depth: int) -> Plain:
     match value:
-        case None | bool() | float() | bytes():
+        case None | bool():
             return value
-        case int():
-            return _checked_int(value, path)
         case str():
-            return _checked_text(value, path)
-        case FrozenDict() if not deeper_than(value, depth):
-            return value
-        case bytearray() | memoryview():
+            return _checked_text(value)
+        case int():
+            return _checked_int(value)
+        case float():
+            return float(value)
+        case bytes() | bytearray() | memoryview():
             return bytes(value)
         case Mapping() | Sequence():
-            if depth <= 0:
-                raise NotPlain(path, f"nested deeper than {MAX_DEPTH} levels")
+            if level > max_depth:
+                raise NotPlain("", f"nested deeper than {max_depth} levels")
             if len(value) > MAX_ITEMS:
-                raise NotPlain(path, f"{len(value)} items, and the limit is {MAX_ITEMS}")
-            return _freeze_nested(value, path, depth - 1)
+                raise NotPlain("", f"{len(value)} items, and the limit is {MAX_ITEMS}")
+            if isinstance(value, Mapping):
+                return _freeze_mapping(value, level + 1, max_depth)
+            return _freeze_sequence(value, level + 1, max_depth)
         case _:
-            raise NotPlain(path, f"{type(value).__name__} cannot be sent between processes")
+            raise NotPlain("", f"{type(value).__name__} cannot be sent between processes")
 
 
-def _freeze_nested(
-    value: Mapping[object, object] | Sequence[object], path: str, depth: int
-) -> Plain:
-    if not isinstance(value, Mapping):
-        return tuple(_freeze(item, f"{path}[{i}]", depth) for i, item in enumerate(value))
+def _freeze_sequence(value: Sequence[object], level: int, max_depth: int) -> Plain:
+    frozen: list[Plain] = []
+    same = type(value) is tuple
+    for index, item in enumerate(value):
+        try:
+            found = _freeze(item, level, max_depth)
+        except NotPlain as fault:
+            raise NotPlain(f"[{index}]{fault.path}", fault.problem) from None
+        same = same and found is item
+        frozen.append(found)
+    return value if same and isinstance(value, tuple) else tuple(frozen)
+
+
+def _freeze_mapping(value: Mapping[object, object], level: int, max_depth: int) -> Plain:
     frozen: dict[str, Plain] = {}
+    same = type(value) is FrozenDict
     for key, item in value.items():
-        if not isinstance(key, str):
-            raise NotPlain(path, f"the key {key!r} is not text")
-        if len(key) > MAX_KEY_CHARS:
-            raise NotPlain(path, f"a key of {len(key)} characters; the limit is {MAX_KEY_CHARS}")
-        frozen[_checked_text(key, path)] = _freeze(item, f"{path}.{key}" if path else key, depth)
-    return FrozenDict(frozen)
+        text = _checked_key(key)
+        try:
+            found = _freeze(item, level, max_depth)
+        except NotPlain as fault:
+            raise NotPlain(f".{text}{fault.path}", fault.problem) from None
+        same = same and found is item and text is key
+        frozen[text] = found
+    return value if same and isinstance(value, FrozenDict) else FrozenDict(frozen)
 
 
-def _checked_int(value: int, path: str) -> int:
+def _checked_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise NotPlain("", f"a key is {type(key).__name__}, not text")
+    if len(key) > MAX_KEY_CHARS:
+        raise NotPlain("", f"a key of {len(key)} characters; the limit is {MAX_KEY_CHARS}")
+    return _checked_text(key)
+
+
+def _checked_int(value: int) -> int:
     if not MIN_INT <= value <= MAX_INT:
-        raise NotPlain(path, f"the integer {value} does not fit into 64 bits")
+        raise NotPlain("", "an integer of more than 64 bits")
     return int(value)
 
 
-def _checked_text(value: str, path: str) -> str:
+def _checked_text(value: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise NotPlain(path, f"the text has a lone surrogate at position {error.start}") from None
+        raise NotPlain("", f"the text has a lone surrogate at position {error.start}") from None
     return str(value)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from genagent_protocol.plain import Plain
+from genagent_protocol.plain import Plain, printable
 
 #: Reasons that are nothing but their code.
 Code = Literal[
@@ -97,9 +97,10 @@ class EventCaptureOverflow:
 
     def __str__(self) -> str:
         return (
-            f"event_capture_overflow: {self.limit} limit at a {self.rejected_event_kind} event of "
-            f"{self.rejected_event_bytes} bytes (retained {self.retained_events} of "
-            f"{self.max_events} events, {self.retained_bytes} of {self.max_bytes} bytes)"
+            f"event_capture_overflow: {self.limit} limit at a "
+            f"{printable(self.rejected_event_kind)} event of {self.rejected_event_bytes} bytes "
+            f"(retained {self.retained_events} of {self.max_events} events, "
+            f"{self.retained_bytes} of {self.max_bytes} bytes)"
         )
 
 
@@ -113,7 +114,8 @@ class TaskCrashed:
     message: str = ""
 
     def __str__(self) -> str:
-        return f"task_crashed: {self.error}" + (f": {self.message}" if self.message else "")
+        said = f"{self.error}: {self.message}" if self.message else self.error
+        return f"task_crashed: {printable(said)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class PreTurnCrashed:
     error: str
 
     def __str__(self) -> str:
-        return f"pre_turn_crashed: {self.error}"
+        return f"pre_turn_crashed: {printable(self.error)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class BackendFailed:
     reason: Plain
 
     def __str__(self) -> str:
-        return f"backend_failed: {self.reason!s}"
+        return f"backend_failed: {printable(self.reason)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ class BackendError:
     def __str__(self) -> str:
         status = f" (status {self.status})" if self.status is not None else ""
         said = f": {self.message}" if self.message else ""
-        return f"{self.provider} {self.kind}{status}{said}"
+        return printable(f"{self.provider} {self.kind}{status}{said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class ResetFailed:
     error: str
 
     def __str__(self) -> str:
-        return f"backend_reset_failed: {self.error}"
+        return f"backend_reset_failed: {printable(self.error)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ class ExitReason:
     detail: Plain = None
 
     def __str__(self) -> str:
-        return self.text if self.detail is None else f"{self.text}: {self.detail!s}"
+        text = printable(self.text)
+        return text if self.detail is None else f"{text}: {printable(self.detail)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +274,8 @@ class StartError:
         return self.kind
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.message}" + (f" (see {self.log})" if self.log else "")
+        said = f"{self.kind}: {self.message}" + (f" (see {self.log})" if self.log else "")
+        return printable(said)
 
 
 NOT_FOUND = Reason("not_found")
