@@ -16,19 +16,18 @@ import asyncio
 import contextlib
 import errno
 import os
-import socket as unix
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 import zmq
 
 from genagent_protocol.bounds import MAX_FRAME_BYTES
-from genagent_protocol.errors import NotReachable, UsageError
+from genagent_protocol.errors import NotReachable
+from genagentd.connections import Connections
+from genagentd.socket_path import check_path, probe
 
 #: Messages taken from one socket before the loop gets its turn again.
 BATCH = 256
-#: A path that libzmq accepts may be at most this long, in bytes.
-MAX_PATH_BYTES = zmq.IPC_PATH_MAX_LEN
 #: For ever, to libzmq: a value of 0 or less would discard what was received and not read.
 _NEVER_MS = 86_400_000
 #: How many of our sockets one process may hold (three for each agent, in the daemon).
@@ -86,42 +85,18 @@ def end_context() -> None:
         context.term()
 
 
-def check_path(path: str) -> None:
-    """Refuse a socket path that the kernel could not hold.
-
-    Raises:
-        UsageError: it is too long; the path, its length and the limit are named.
-    """
-    length = len(os.fsencode(path))
-    if length > MAX_PATH_BYTES:
-        raise UsageError(
-            f"the socket path {path} has {length} bytes, and the limit is {MAX_PATH_BYTES}: "
-            "choose a shorter runtime directory (GENAGENT_RUN_DIR)"
-        )
-
-
-def probe(path: str) -> None:
-    """Make sure that something listens at *path*, without saying a word to it.
-
-    Raises:
-        NotReachable: nothing does. libzmq itself would try for ever.
-    """
-    check_path(path)
-    with unix.socket(unix.AF_UNIX, unix.SOCK_STREAM) as tried:
-        tried.setblocking(False)
-        try:
-            tried.connect(path)
-        except BlockingIOError:
-            return  # Its backlog is full: it is there, and busy.
-        except OSError as error:
-            raise NotReachable(
-                f"no daemon answers at {path} ({os.strerror(error.errno or 0)}); "
-                "start one with: genagentd start"
-            ) from None
+@contextlib.contextmanager
+def _errors_of_the_system() -> Iterator[None]:
+    """Raise what libzmq could not get from the kernel as the `OSError` it is."""
+    try:
+        yield
+    except zmq.ZMQError as error:
+        raise OSError(error.errno, error.strerror) from error
 
 
 def _prepare(kind: int) -> zmq.Socket[bytes]:
-    made = _context().socket(kind)
+    with _errors_of_the_system():
+        made = _context().socket(kind)
     made.set(zmq.LINGER, 0)
     made.set(zmq.IMMEDIATE, 0)
     made.set(zmq.RECONNECT_IVL, _NEVER_MS)
@@ -171,7 +146,12 @@ class _Monitor:
 
     def __init__(self, watched: zmq.Socket[bytes], events: int) -> None:
         self._watched = watched
-        self.pair = watched.get_monitor_socket(events)
+        try:
+            with _errors_of_the_system():
+                self.pair = watched.get_monitor_socket(events)
+        except OSError:
+            watched.close(0)
+            raise
         self.pair.set(zmq.LINGER, 0)
 
     def events(self) -> Iterator[_Event]:
@@ -189,13 +169,14 @@ class _Monitor:
 class _Looped:
     """What a socket needs to live in an asyncio loop."""
 
-    def __init__(self, made: zmq.Socket[bytes], on_message: OnMessage, events: int) -> None:
+    def __init__(self, kind: int, on_message: OnMessage, events: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket = made
-        self._routed = made.type == zmq.ROUTER
+        self._socket = made = _prepare(kind)
+        self._routed = kind == zmq.ROUTER
         self._on_message = on_message
         self._monitor = _Monitor(made, events)
         self._scheduled = False
+        #: Connections that ended, and whose last messages may still wait to be read.
         self._gone: list[int] = []
         self.closed = False
         #: Messages that were not two frames; counted, dropped, and the connection lives.
@@ -227,9 +208,9 @@ class _Looped:
             self._gone = gone + self._gone
             self._look_again()
             return
-        for fd in gone:
+        for connection in gone:
             if not self._is_closed():
-                self._tell_gone(fd)
+                self._tell_gone(connection)
 
     def _take(self, most: int) -> int:
         taken = 0
@@ -238,10 +219,13 @@ class _Looped:
             if message is None:
                 self.bad_frames += 1
             else:
-                self._on_message(message)
+                self._hear(message)
             if self._is_closed():
                 break
         return taken
+
+    def _hear(self, message: Message) -> None:
+        self._on_message(message)
 
     def read_to_end(self) -> None:
         """Hand over everything that has arrived, however much it is."""
@@ -252,12 +236,11 @@ class _Looped:
         if self.closed:
             return
         for event in self._monitor.events():
-            if event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-                self._opened()
-            else:
-                self._ended()
-                self._gone.append(event.fd)
+            if event.kind == zmq.EVENT_DISCONNECTED:
+                self._gone.append(self._ended(event.fd))
                 self._look_again()
+            else:
+                self._begun(event)
             if self._is_closed():
                 return
 
@@ -265,13 +248,14 @@ class _Looped:
         """Ask anew: whoever was just told something may have closed the socket."""
         return self.closed
 
-    def _opened(self) -> None:
-        """The peer has shaken hands."""
+    def _begun(self, event: _Event) -> None:
+        raise NotImplementedError
 
-    def _ended(self) -> None:
-        """A peer is gone, and what it had sent may still wait to be read."""
+    def _ended(self, fd: int) -> int:
+        """Return the number of the connection that ended."""
+        raise NotImplementedError
 
-    def _tell_gone(self, fd: int) -> None:
+    def _tell_gone(self, connection: int) -> None:
         raise NotImplementedError
 
     def _send(self, frames: list[bytes]) -> None:
@@ -294,26 +278,56 @@ class _Looped:
 class Listener(_Looped):
     """A bound socket that hears many peers and knows when one of them is gone.
 
-    `on_gone(fd)` names the connection by the descriptor its messages came with.
-    A descriptor may be used again by a later connection; the order of the calls
-    says which is meant.
+    `on_gone(route)` is called once for each connection that a message came by, after
+    the last one.
     """
 
-    def __init__(self, path: str, on_message: OnMessage, on_gone: Callable[[int], None]) -> None:
+    def __init__(self, path: str, on_message: OnMessage, on_gone: Callable[[bytes], None]) -> None:
+        """Bind.
+
+        Raises:
+            UsageError: the path is too long.
+            OSError: the directory, or what this process may open, does not allow it.
+        """
         check_path(path)
-        made = _prepare(zmq.ROUTER)
+        self.path = path
+        self._on_gone = on_gone
+        self._connections = Connections()
+        super().__init__(zmq.ROUTER, on_message, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        self._bind()
+
+    def _bind(self) -> None:
         # The socket file gets its mode from the umask and nowhere else.
         before = os.umask(0o077)
         try:
-            made.bind(f"ipc://{path}")
+            with _errors_of_the_system():
+                self._socket.bind(f"ipc://{self.path}")
+        except OSError:
+            self.close()
+            raise
         finally:
             os.umask(before)
-        self.path = path
-        self._on_gone = on_gone
-        super().__init__(made, on_message, zmq.EVENT_DISCONNECTED)
 
-    def _tell_gone(self, fd: int) -> None:
-        self._on_gone(fd)
+    def _begun(self, event: _Event) -> None:
+        self._connections.accepted(event.fd)
+
+    def _ended(self, fd: int) -> int:
+        return self._connections.ended(fd)
+
+    def _hear(self, message: Message) -> None:
+        if not self._connections.knows(message.route):
+            # The news of an acceptance is written before the first message, and read here.
+            self._watch()
+            over = self._connections.heard(message.route, message.fd)
+            if over is not None:
+                self._gone.append(over)
+                self._look_again()
+        self._on_message(message)
+
+    def _tell_gone(self, connection: int) -> None:
+        route = self._connections.forget(connection)
+        if route is not None:
+            self._on_gone(route)
 
     def send(self, route: bytes, header: bytes, body: bytes) -> bool:
         """Send to one peer; False when it is gone, and then nothing was sent."""
@@ -343,22 +357,30 @@ class Connection(_Looped):
         on_open: Callable[[], None],
         on_gone: Callable[[], None],
     ) -> None:
+        """Begin to connect. Nothing ever happens if nobody listens there: `probe` first.
+
+        Raises:
+            UsageError: the path is too long.
+            OSError: this process may open no more.
+        """
         check_path(path)
-        made = _prepare(zmq.DEALER)
         self._on_open = on_open
         self._on_gone = on_gone
         self.open = False
-        super().__init__(made, on_message, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-        made.connect(f"ipc://{path}")
+        super().__init__(
+            zmq.DEALER, on_message, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        )
+        self._socket.connect(f"ipc://{path}")
 
-    def _opened(self) -> None:
+    def _begun(self, event: _Event) -> None:  # noqa: ARG002  # there is only one peer
         self.open = True
         self._on_open()
 
-    def _ended(self) -> None:
+    def _ended(self, fd: int) -> int:
         self.open = False
+        return fd
 
-    def _tell_gone(self, fd: int) -> None:  # noqa: ARG002  # there is only one peer
+    def _tell_gone(self, connection: int) -> None:  # noqa: ARG002  # there is only one peer
         self._on_gone()
 
     def send(self, header: bytes, body: bytes) -> bool:

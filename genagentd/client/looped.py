@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 
 from genagent_protocol.envelopes import Welcome
 from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
-from genagentd.channels import Connection, probe
+from genagentd.channels import Connection
 from genagentd.channels import Message as Arrived
 from genagentd.client import calls, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation
 from genagentd.client.waiting import Script, Waiting
+from genagentd.socket_path import probe
 
 T = TypeVar("T")
 

@@ -26,6 +26,7 @@ from genagentd.config import Config
 from genagentd.daemon.control import Daemon
 from genagentd.daemon.report import configure, report
 from genagentd.paths import Places, make_private
+from genagentd.socket_path import check_path
 
 #: How long a reader waits for a lock holder to write its pid.
 _PID_WAIT_S = 2.0
@@ -52,7 +53,7 @@ def serve(places: Places, config: Config) -> int:
         AlreadyRunning: another daemon is there; nothing was changed.
     """
     make_private(places.run)
-    channels.check_path(places.socket)
+    check_path(places.socket)
     make_private(places.state)
     with _locked(places):
         for directory in (places.agents, places.helper, places.logs):

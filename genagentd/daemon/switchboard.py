@@ -57,7 +57,6 @@ class Client:
     number: int
     address: MailboxAddress
     route: bytes
-    fd: int
     pid: int
     outbox: Outbox = field(default_factory=lambda: Outbox(CLIENT_CAPACITY))
     intake: Intake = field(default_factory=Intake)
@@ -120,9 +119,6 @@ class Switchboard:
         self._numbers = 0
         self._clients: dict[str, Client] = {}
         self._by_route: dict[bytes, Client] = {}
-        self._by_fd: dict[int, Client] = {}
-        #: News of descriptors that were taken over before the news came.
-        self._expected_gone: dict[int, int] = {}
         self._ports: dict[str, Port] = {}
         self.bad_frames = 0
         self._listener = Listener(path, self._hear_client, self._client_gone)
@@ -164,32 +160,18 @@ class Switchboard:
             self.bad_frames += 1
 
     def _new_client(self, message: Message) -> Client:
-        before = self._by_fd.get(message.fd)
-        if before is not None:
-            # The kernel gave a dead client's descriptor to this one before its end was told.
-            self._expected_gone[message.fd] = self._expected_gone.get(message.fd, 0) + 1
-            self._forget(before)
         self._numbers += 1
         address = MailboxAddress(self._boot, self._numbers)
-        client = Client(self._numbers, address, message.route, message.fd, message.peer.pid)
+        client = Client(self._numbers, address, message.route, message.peer.pid)
         self._clients[client.text] = client
         self._by_route[message.route] = client
-        self._by_fd[message.fd] = client
         return client
 
-    def _client_gone(self, fd: int) -> None:
-        expected = self._expected_gone.pop(fd, 0)
-        if expected > 1:
-            self._expected_gone[fd] = expected - 1
-        client = None if expected else self._by_fd.get(fd)
-        if client is not None:
-            self._forget(client)
-
-    def _forget(self, client: Client) -> None:
+    def _client_gone(self, route: bytes) -> None:
+        client = self._by_route.pop(route, None)
+        if client is None:
+            return  # A stranger, who was not heard.
         del self._clients[client.text]
-        del self._by_route[client.route]
-        if self._by_fd.get(client.fd) is client:
-            del self._by_fd[client.fd]
         self._tell_called(client, client.address)
         self._on_client_gone(client)
 

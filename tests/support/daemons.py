@@ -18,8 +18,8 @@ from pathlib import Path
 
 from genagent_protocol.errors import NotReachable
 from genagentd import kernel
-from genagentd.channels import probe
 from genagentd.paths import Places
+from genagentd.socket_path import probe
 from support.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]

@@ -1,0 +1,50 @@
+"""A path that a socket lives at: whether it can be one, and whether someone listens there.
+
+libzmq neither says that a path is too long before it is used nor that nobody
+listens: it would try for ever. Nothing here sends anything.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from genagent_protocol.errors import NotReachable, UsageError
+
+#: A path that the kernel and libzmq accept may be at most this long, in bytes.
+MAX_PATH_BYTES = 107
+
+
+def check_path(path: str) -> None:
+    """Refuse a socket path that the kernel could not hold.
+
+    Raises:
+        UsageError: it is too long; the path, its length and the limit are named.
+    """
+    length = len(os.fsencode(path))
+    if length > MAX_PATH_BYTES:
+        raise UsageError(
+            f"the socket path {path} has {length} bytes, and the limit is {MAX_PATH_BYTES}: "
+            "choose a shorter runtime directory (GENAGENT_RUN_DIR)"
+        )
+
+
+def probe(path: str) -> None:
+    """Make sure that something listens at *path*, without saying a word to it.
+
+    Raises:
+        UsageError: the path is too long to be one.
+        NotReachable: nothing does.
+    """
+    check_path(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+        tried.setblocking(False)
+        try:
+            tried.connect(path)
+        except BlockingIOError:
+            return  # Its backlog is full: it is there, and busy.
+        except OSError as error:
+            raise NotReachable(
+                f"no daemon answers at {path} ({os.strerror(error.errno or 0)}); "
+                "start one with: genagentd start"
+            ) from None
