@@ -221,7 +221,7 @@ async def test_the_end_of_a_client_is_told_once_and_behind_its_last_word(house: 
 
     person.connection.close(linger_ms=2_000)
 
-    await until(lambda: house.gone, "its end was told")
+    await until(lambda: house.gone and house.work, "its end was told and its word arrived")
     assert house.work == [b"last word"]
     assert house.gone == [client]
 
