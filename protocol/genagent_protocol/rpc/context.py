@@ -6,9 +6,9 @@ to whoever renders it; it is only read, and what is read is copied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from genagent_protocol.plain import FrozenDict
 from genagent_protocol.rpc.catalog import Catalog, catalog_named
 from genagent_protocol.rpc.faults import ExpressionFault
 from genagent_protocol.rpc.json_values import Json
@@ -25,7 +25,7 @@ class Surface:
 
     surface_id: str | None
     catalogs: tuple[Catalog, ...]
-    data_model: Mapping[str, Json] = field(default_factory=dict)
+    data_model: dict[str, Json] | FrozenDict = field(default_factory=dict)
     default_catalog_id: str | None = None
     version: str = VERSION
 
@@ -42,8 +42,8 @@ class Surface:
         wanted = self.default_catalog_id if catalog_id is None else catalog_id
         if wanted is None:
             raise ExpressionFault(
-                f"Function call '{function_name}' names no catalogId, and surface "
-                f"'{self.surface_id}' has no default catalogId."
+                f"Function call '{function_name}' names no catalogId and surface "
+                f"{self.surface_id} has no default catalogId."
             )
         catalog = catalog_named(self.catalogs, wanted)
         if catalog is None or not catalog.serves(self.version):

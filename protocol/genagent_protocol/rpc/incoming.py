@@ -61,7 +61,10 @@ def incoming_arguments(call: IncomingCall, limits: RpcLimits) -> Arguments | Rpc
 
 
 def argument_refusal(function: Function, args: Arguments) -> RpcError | None:
-    """Return why a function does not take these resolved arguments, or None."""
+    """Return why a function does not take these resolved arguments, or None.
+
+    Validation results among them are settled in place first.
+    """
     wrong = next((name for name in args if not name.isidentifier()), None)
     if wrong is None:
         problem = function.arguments.resolved_problem(args)

@@ -110,21 +110,21 @@ class OutgoingCalls:
         timeout_ms: float | None,
         version: str | None,
     ) -> tuple[Self, Message] | RpcError:
-        refusal = self._refusal(kind, call, surface_id, function_call_id, timeout_ms, version)
-        if isinstance(refusal, RpcError):
-            return refusal
+        checked = self._checked(kind, call, surface_id, function_call_id, timeout_ms, version)
+        if isinstance(checked, RpcError):
+            return checked
         taken = self if function_call_id is not None else self._past_used_ids()
         call_id = _generated(taken.next_id) if function_call_id is None else function_call_id
-        pending = PendingCall(call_id, surface_id, refusal, self._effective(timeout_ms))
+        pending = PendingCall(call_id, surface_id, checked, self._effective(timeout_ms))
         following = replace(
             taken,
             next_id=taken.next_id + (function_call_id is None),
             pending=taken.pending.including(pending),
         )
-        body = thawed_object(refusal)
+        body = thawed_object(checked)
         return following, call_message(kind, version or VERSION, call_id, surface_id, body)
 
-    def _refusal(
+    def _checked(
         self,
         kind: CallKind,
         call: object,

@@ -240,6 +240,6 @@ class Rpc(OutgoingCalls):
         written = incoming_arguments(call, self.limits)
         if isinstance(written, RpcError):
             return written
-        resolved = resolver.resolved_arguments(function, written)
+        resolved = resolver.resolve_arguments(written)
         refusal = argument_refusal(function, resolved)
         return resolved if refusal is None else refusal

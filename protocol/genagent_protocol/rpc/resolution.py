@@ -83,14 +83,12 @@ class Resolver:
             return [self.resolve(item) for item in value]
         return self.allowance.copy(value, "The value")
 
-    def resolved_arguments(self, function: Function, args: Arguments) -> Arguments:
-        """Return the arguments with every value resolved, ready for the function.
+    def resolve_arguments(self, args: Arguments) -> Arguments:
+        """Return the arguments with every value resolved, not yet held against a schema.
 
         Raises: as `resolve` does.
         """
-        resolved = {name: self.resolve(value) for name, value in args.items()}
-        function.arguments.settle_validation_results(resolved)
-        return resolved
+        return {name: self.resolve(value) for name, value in args.items()}
 
     def _object_value(self, value: dict[str, Json]) -> Json:
         path, name = value.get("@path"), value.get("@call")
@@ -110,7 +108,9 @@ class Resolver:
         if name.startswith("@"):
             return inner._system_result(name, call, args)
         function = self._function(name, call, args)
-        return inner._result(function, inner.resolved_arguments(function, args))
+        resolved = inner.resolve_arguments(args)
+        function.arguments.settle(resolved)
+        return inner._result(function, resolved)
 
     def _inside_a_call(self) -> Resolver:
         self.allowance.take_call()

@@ -78,19 +78,20 @@ class ArgumentSchema:
         return _problem(self._written.iter_errors(args))
 
     def resolved_problem(self, args: Arguments) -> str | None:
-        """Say what is wrong with resolved arguments, or None."""
-        return _problem(self._resolved.iter_errors(args))
+        """Say what is wrong with resolved arguments, or None; they are settled first."""
+        errors = list(self._resolved.iter_errors(args))
+        if errors and _settle_all(args, errors):
+            errors = list(self._resolved.iter_errors(args))
+        return _problem(errors)
 
-    def settle_validation_results(self, args: Arguments) -> None:
+    def settle(self, args: Arguments) -> None:
         """Put its `valid` in the place of every validation result where a boolean is wanted.
 
         The arguments are changed in place. This does not touch a place that the
-        schema does not make a DynamicBoolean.
+        schema does not make a DynamicBoolean, and does not say what else is wrong.
         """
-        if "DynamicBoolean" not in self.document_text:
-            return
-        for path in list(_validation_results(self._resolved.iter_errors(args))):
-            _settle(args, path)
+        if "DynamicBoolean" in self.document_text:
+            _settle_all(args, self._resolved.iter_errors(args))
 
 
 def compiled(schema: dict[str, Json]) -> ArgumentSchema | SchemaFault:
@@ -185,7 +186,7 @@ def _is_pattern(text: str) -> bool:
     return True
 
 
-def _problem(errors: Iterator[_Error]) -> str | None:
+def _problem(errors: Iterable[_Error]) -> str | None:
     found = sorted(errors, key=lambda error: len(error.absolute_path))
     # An argument that fails its own schema counts as unevaluated too, which
     # would only hide what is really wrong with it.
@@ -210,29 +211,33 @@ def _names(types: object) -> str:
     return " or ".join(types) if isinstance(types, list) else str(types)
 
 
-def _validation_results(errors: Iterable[_Error]) -> Iterator[list[str | int]]:
+def _settle_all(args: Arguments, errors: Iterable[_Error]) -> bool:
+    """Settle what `errors` complains of, as far as it is a validation result; tell if any was."""
+    settled = [_settle(args, path) for path in list(_places_of_booleans(errors))]
+    return any(settled)
+
+
+def _places_of_booleans(errors: Iterable[_Error]) -> Iterator[list[str | int]]:
+    """Yield where something else stands in the place of a DynamicBoolean."""
     for error in errors:
-        yield from _validation_results(error.context)
+        yield from _places_of_booleans(error.context)
         if error.schema == RESOLVED_BOOLEAN and error.absolute_path:
             yield list(error.absolute_path)
 
 
-def _validity(value: object) -> bool | None:
-    valid = value.get("valid") if isinstance(value, dict) else None
-    return valid if isinstance(valid, bool) else None
-
-
-def _settle(args: Arguments, path: Sequence[str | int]) -> None:
+def _settle(args: Arguments, path: Sequence[str | int]) -> bool:
     parent: Json = args
     for step in path[:-1]:
         parent = _item(parent, step)
-    validity = _validity(_item(parent, path[-1]))
-    if validity is None:
-        return
+    found = _item(parent, path[-1])
+    validity = found.get("valid") if isinstance(found, dict) else None
+    if not isinstance(validity, bool):
+        return False
     if isinstance(parent, dict):
         parent[str(path[-1])] = validity
     elif isinstance(parent, list):
         parent[int(path[-1])] = validity
+    return True
 
 
 def _item(container: Json, step: str | int) -> Json:

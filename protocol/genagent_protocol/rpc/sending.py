@@ -28,23 +28,18 @@ def sendable_call(call: object, kind: CallKind, limits: RpcLimits) -> FrozenDict
     if not isinstance(call, dict):
         return NO_NAME
     plain_key = kind == "callAgentFunction" and "@call" not in call
-    name = call.get("call" if plain_key else "@call")
+    name, catalog_id = call.get("call" if plain_key else "@call"), call.get("catalogId")
     if not isinstance(name, str) or not name:
         return NO_NAME
-    catalog_id = call.get("catalogId")
+    if not is_id(name) or not is_id(catalog_id, optional=True):
+        return "The name of the function or of its catalog is not text that can be sent."
     if catalog_id is None and kind == "callRendererFunction":
         return f"The call of function '{name}' names no catalogId, which a renderer needs."
     args = sendable_arguments(call.get("args", {}), limits)
     if isinstance(args, str):
         return args
-    named: dict[str, object] = {"@call": name}
-    if catalog_id is not None:
-        named["catalogId"] = catalog_id
-    head = copied(named, max_bytes=limits.max_argument_bytes)
-    if isinstance(head, Unfit) or not isinstance(catalog_id, str | None):
-        return "The name of the function or of its catalog is not text that can be sent."
-    assert isinstance(head.value, dict)
-    return FrozenDict({**frozen_object(head.value), "args": args})
+    catalog = {} if catalog_id is None else {"catalogId": str(catalog_id)}
+    return FrozenDict({"@call": name, **catalog, "args": args})
 
 
 def sendable_arguments(args: object, limits: RpcLimits) -> FrozenDict | str:
@@ -74,7 +69,7 @@ def option_problem(timeout_ms: object, version: object) -> str | None:
     """Say why a timeout or a version cannot be meant, or None."""
     if timeout_ms is not None and not is_duration(timeout_ms):
         return "The timeout is not a number of milliseconds."
-    if version is not None and version not in SPELLINGS:
+    if version is not None and not (isinstance(version, str) and version in SPELLINGS):
         return "The version is none that is spoken here."
     return None
 

@@ -276,6 +276,7 @@ def test_two_catalogs_of_one_id_are_refused() -> None:
         {"timeout_ms": 10**400},
         {"version": "v2.0"},
         {"version": 1.0},
+        {"version": ["v1.0"]},
         {"function_call_id": 7},
         {"function_call_id": "\ud800"},
         {"surface_id": None},

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.rpc import (
     EXECUTION_ERROR,
     INVALID_FUNCTION_CALL,
@@ -200,6 +201,17 @@ def test_r071_a_call_leaves_the_data_model_as_it_was() -> None:
     seen[0]["all"]["user"].clear()
 
     assert context.surface.data_model == before
+
+
+def test_a_data_model_may_be_frozen() -> None:
+    """A host that keeps its state as values hands it in as it is."""
+    model = freeze({"user": {"name": "Ada"}, "list": [1, [2]]})
+    assert isinstance(model, FrozenDict)
+    context = DataContext(surface=Surface(surface_id="form", catalogs=(OPS,), data_model=model))
+
+    assert echoed(path("/user/name"), context) == "Ada"
+    assert echoed(path("/list/1/0"), context) == 2
+    assert echoed(path("/"), context) == {"user": {"name": "Ada"}, "list": [1, [2]]}
 
 
 def test_data_that_json_cannot_hold_is_an_execution_error() -> None:
