@@ -15,7 +15,9 @@ from genagent_protocol import answers, envelopes
 from genagent_protocol.header import DAEMON
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, RequestRef
-from genagent_protocol.turns import Advance, Agent, advance, begin, effects, inputs
+from genagent_protocol.turns import effects, inputs
+from genagent_protocol.turns.rules import advance, begin
+from genagent_protocol.turns.state import Advance, Agent
 from genagentd.agent import incoming, log
 from genagentd.agent.callbacks import Callbacks, offers_of
 from genagentd.agent.context import Context

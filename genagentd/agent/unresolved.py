@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from genagent_protocol.refs import RequestRef
-from genagent_protocol.turns import Advance, Agent
 from genagent_protocol.turns.effects import SendCompletion
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.state import (
+    Advance,
+    Agent,
     Checkpointing,
     Deciding,
     Gating,

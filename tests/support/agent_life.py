@@ -79,6 +79,10 @@ class Conversation:
         header = Header(kind, INCARNATION.text, sender, ref=ref, size=len(body))
         assert self.connection.send(encode_header(header), body)
 
+    def told(self, kind: type[T]) -> list[T]:
+        """Return everything of *kind* that the agent has said so far."""
+        return [said.envelope for said in self.said if isinstance(said.envelope, kind)]
+
     async def next(self, kind: type[T], where: Callable[[T], bool] = lambda _: True) -> T:
         """Return the next envelope of *kind* that the agent says; what comes before it is past."""
         return (await self.next_said(kind, where)).envelope  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from dataclasses import dataclass, field, replace
@@ -137,6 +138,23 @@ class Slow(Sparse):
     async def handle_event(self, _event: Plain, state: int) -> NoReply[int]:
         await Slow.go.wait()
         return NoReply(state + 10)
+
+
+class Blocking(Agent[str]):
+    """Blocks in a plain callback until somebody writes into the FIFO `go`."""
+
+    def init_agent(self, options: FrozenDict) -> Started[str]:
+        fifo = f"{options['fifo']!s}/go"
+        os.mkfifo(fifo)
+        return Started(_backend(options), fifo)
+
+    def handle_response(self, _ref: RequestRef, _response: Response, state: str) -> NoReply[str]:
+        return NoReply(state)
+
+    def handle_event(self, _event: Plain, state: str) -> NoReply[str]:
+        with open(state, encoding="utf-8") as fifo:
+            fifo.read()
+        return NoReply(state)
 
 
 class Uncopyable(Agent[Any]):

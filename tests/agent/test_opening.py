@@ -1,0 +1,191 @@
+"""Starting: what an agent gets, and the one clear line for each way it can fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genagent_backends.base import Failed
+from genagent_protocol import envelopes
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import StartError
+from genagentd.agent.loading import installed_backends
+from support.agent_life import living, newborn, start
+from support.agents import ENDED
+
+RECORDER = "support.agents:Recorder"
+HERE = __name__
+
+
+@pytest.fixture(autouse=True)
+def _import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A life in this process changes this process's import path."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+class Resuming:
+    """A backend that says which session it was given."""
+
+    def start_session(self, options: FrozenDict) -> str:
+        return f"new {options!r}"
+
+    def resume_session(self, session_id: str, options: FrozenDict) -> str:
+        return f"old {session_id} {options!r}"
+
+    def prompt(self, session: str, _prompt: str, _turn: object) -> Failed:
+        return Failed(session)
+
+    def terminate_session(self, _session: str) -> None:
+        return None
+
+
+class Patient:
+    """A backend that takes its time in every callback."""
+
+    async def start_session(self, _options: FrozenDict) -> str:
+        return "session"
+
+    async def prompt(self, session: str, _prompt: str, _turn: object) -> Failed:
+        return Failed(session)
+
+    async def terminate_session(self, session: str) -> None:
+        ENDED.append(f"terminated {session}")
+
+
+class Broken(Patient):
+    """A backend that raises where it should open a session."""
+
+    async def start_session(self, _options: FrozenDict) -> str:
+        raise PermissionError("a secret")
+
+
+class Nothing:
+    """No backend at all."""
+
+
+async def refused(wanted: Any) -> StartError:
+    """Start *wanted* and return why that failed; the process then exits with 1."""
+    async with newborn(wanted) as agent:
+        said = await agent.next(envelopes.StartRefused)
+        assert await agent.life == 1
+        return said.error
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "said"),
+    [
+        (start("support.agents:Nobody"), "unknown_agent", "there is no Nobody in"),
+        (start("support.agents"), "unknown_agent", "is not spelled package.module:Class"),
+        (start("support.agents:not_an_agent"), "unknown_agent", "not a class derived from"),
+        (start("support.agents:Unfinished"), "unknown_agent", "does not define handle_response"),
+        (start("no_such_module:Agent"), "import_failed", "No module named 'no_such_module'"),
+        (start(None, "no_such_backend"), "unknown_backend", "installed are: "),
+        (start(None, f"{HERE}:Nothing"), "unknown_backend", "it lacks start_session, prompt"),
+        (start("support.agents:Explosive"), "init_failed", "raised RuntimeError"),
+        (
+            start(RECORDER, options={"init_agent": "raise"}),
+            "init_failed",
+            "Recorder.init_agent raised LookupError",
+        ),
+        (
+            start(RECORDER, options={"init_agent": "exit"}),
+            "init_failed",
+            "Recorder.init_agent raised SystemExit",
+        ),
+        (
+            start(RECORDER, options={"init_agent": "garbage"}),
+            "init_agent_failed",
+            "returned str, not Started or Failed",
+        ),
+        (start(RECORDER, options={"init_agent": "fail"}), "init_agent_failed", "told to"),
+        (start("support.agents:Careless"), "init_agent_failed", "a set: set cannot be sent"),
+        (start("support.agents:Uncopyable"), "state_not_copyable", "a lock raised TypeError"),
+        (
+            start(options={"start_error": "no key"}),
+            "backend_start_failed",
+            "scripted declined: no key",
+        ),
+        (
+            start(options={"skript": []}),
+            "backend_start_failed",
+            "skript",
+        ),
+        (start(None, f"{HERE}:Broken"), "init_failed", "Broken.start_session raised Permission"),
+        (
+            start(None, f"{HERE}:Patient", session="s-1"),
+            "unsupported_resume",
+            "cannot resume a session",
+        ),
+        (start(options={"watchdog_ms": 0}), "invalid_limits", "watchdog_ms must be"),
+    ],
+)
+async def test_a_start_that_fails_says_what_and_where_in_one_line(
+    wanted: Any, kind: str, said: str
+) -> None:
+    """Whoever starts an agent reads this line first, and often nothing else."""
+    error = await refused(wanted)
+
+    assert error.kind == kind
+    assert said in error.message
+    assert "\n" not in error.message
+    assert "secret" not in str(error)
+
+
+async def test_a_failed_import_names_directory_interpreter_and_path(tmp_path: Path) -> None:
+    """The three things to look at, for the daemon's are not the caller's."""
+    error = await refused(start("not_there:Agent", cwd=str(tmp_path)))
+
+    assert sys.executable in error.message
+    assert str(tmp_path) in error.message
+
+
+async def test_a_module_that_raises_when_it_is_imported_fails_the_start(tmp_path: Path) -> None:
+    """Its class is told, its text is not: it may hold anything."""
+    (tmp_path / "raising_agent.py").write_text("raise RuntimeError('a secret')")
+    error = await refused(start("raising_agent:Agent", cwd=str(tmp_path)))
+
+    assert error.kind == "import_failed"
+    assert "(RuntimeError)" in error.message
+
+
+async def test_the_directory_of_the_start_is_the_first_place_to_import_from(
+    tmp_path: Path,
+) -> None:
+    """An agent beside the caller is found without being installed."""
+    (tmp_path / "an_agent_beside.py").write_text(
+        "from support.agents import Sparse\nclass Mine(Sparse): pass\n"
+    )
+    async with living("an_agent_beside:Mine", options={"script": []}, cwd=str(tmp_path)) as agent:
+        assert sys.path[0] == str(tmp_path)
+        assert await agent.shown() == 0
+
+
+async def test_limits_stay_with_the_agent_and_everything_else_goes_to_init_agent() -> None:
+    """The backend refuses what it does not know, so it must not see them."""
+    async with living(options={"script": [], "watchdog_ms": 5, "max_pending_prompts": 3}):
+        pass
+
+
+async def test_a_session_that_is_named_is_resumed_and_not_started() -> None:
+    """The conversation goes on where it was."""
+    async with living(backend=f"{HERE}:Resuming", session="s-1") as agent:
+        outcome = await agent.run("which?")
+
+        assert "old s-1 {}" in str(outcome)
+
+
+async def test_a_backend_may_be_asynchronous_in_every_callback() -> None:
+    """And its session is terminated at the end."""
+    async with living(backend=f"{HERE}:Patient") as agent:
+        assert await agent.failed("go") == "backend_failed"
+        await agent.stop()
+
+    assert ENDED[-1] == "terminated session"
+
+
+def test_the_backends_of_this_distribution_are_installed() -> None:
+    """They are found like anybody else's."""
+    assert {"echo", "scripted"} <= set(installed_backends())
