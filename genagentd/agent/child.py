@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from genagentd import kernel
-from genagentd.agent.sweep import Identity, readable
+from genagentd.agent.sweep import Identity, readable, signalled
 
 STDERR_TAIL_BYTES = 8_192
 #: Between SIGINT and SIGTERM, and again between SIGTERM and SIGKILL: together well
@@ -149,8 +149,7 @@ class ChildProcess:
         # Also if the process has ended: its group may hold children that have not.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        for pid, ticks in tree:
-            kernel.kill_exactly(pid, ticks)
+        await signalled(tree, signal.SIGKILL, self._grace_ms)
         return await self.wait()
 
     async def _signalled(

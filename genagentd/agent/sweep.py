@@ -76,14 +76,14 @@ class Sweep:
             return 0
         found = self.left()
         if found:
-            await _signalled(found, signal.SIGTERM, POLITE_MS)
+            await signalled(found, signal.SIGTERM, POLITE_MS)
         ended = set(found)
         for _ in range(ROUNDS):
             left = self.left()
             if not left:
                 break
             ended.update(left)
-            await _signalled(left, signal.SIGKILL, ROUND_MS)
+            await signalled(left, signal.SIGKILL, ROUND_MS)
         return len(ended)
 
     def kill(self) -> None:
@@ -103,8 +103,8 @@ class Sweep:
         return living
 
 
-async def _signalled(found: Iterable[Identity], number: signal.Signals, within_ms: int) -> None:
-    """Signal each of *found*, and wait for all of them to be dead, or *within_ms*."""
+async def signalled(found: Iterable[Identity], number: signal.Signals, within_ms: int) -> None:
+    """Signal each of *found*, and return when all of them are dead, or after *within_ms*."""
     held = [pidfd for pid, ticks in found if (pidfd := _hold(pid, ticks)) is not None]
     try:
         for pidfd in held:

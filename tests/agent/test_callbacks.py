@@ -16,9 +16,9 @@ from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import ExitReason, Reason, TaskCrashed
 from genagentd.agent.callbacks import plain, sendable
 from support.agent_life import CLIENT, INCARNATION, living, living_process, mint, newborn, start
-from support.agents import ENDED, Slow
+from support.recorders import ENDED, Slow
 
-RECORDER = "support.agents:Recorder"
+RECORDER = "support.recorders:Recorder"
 RESULT = {"kind": "result", "text": "done"}
 
 
@@ -130,7 +130,7 @@ async def test_a_retry_is_one_request_with_one_completion() -> None:
 async def test_while_an_async_callback_waits_calls_are_kept_in_their_order() -> None:
     """The callback blocks the agent, whichever way it is written."""
     Slow.go = asyncio.Event()
-    async with living("support.agents:Slow", options={"script": [[RESULT]]}) as agent:
+    async with living("support.recorders:Slow", options={"script": [[RESULT]]}) as agent:
         agent.say(envelopes.Notify(event="wait"), CLIENT.text)
         number = agent.begin_call(requests.GetStatus())
         ref = agent.submit("go")
@@ -154,7 +154,7 @@ async def test_what_was_said_leaves_before_a_blocking_callback_begins(tmp_path: 
     """A completion must not wait for the event that was deferred behind it."""
     turn = [{"kind": "text", "text": "x"}, {"gate": "turn", "events": [RESULT]}]
     options = {"backend": {"script": [turn], "gate_dir": str(tmp_path)}, "fifo": str(tmp_path)}
-    async with living_process("support.agents:Blocking", options=options) as agent:
+    async with living_process("support.recorders:Blocking", options=options) as agent:
         ref = agent.submit("go", stream=True)
         await agent.next(envelopes.EventMessage)
         agent.say(envelopes.Notify(event="block"), CLIENT.text)
@@ -221,7 +221,7 @@ async def test_the_requests_that_end_with_their_agent_are_accounted_for() -> Non
 
 async def test_state_that_cannot_be_shown_is_shown_by_its_type() -> None:
     """Status must be answered whatever show_state does."""
-    async with living("support.agents:Secretive", options={"script": []}) as agent:
+    async with living("support.recorders:Secretive", options={"script": []}) as agent:
         assert await agent.shown() == "int"
 
 

@@ -14,9 +14,9 @@ from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import StartError
 from genagentd.agent.loading import installed_backends
 from support.agent_life import living, newborn, start
-from support.agents import ENDED
+from support.recorders import ENDED
 
-RECORDER = "support.agents:Recorder"
+RECORDER = "support.recorders:Recorder"
 HERE = __name__
 
 
@@ -77,14 +77,14 @@ async def refused(wanted: Any) -> StartError:
 @pytest.mark.parametrize(
     ("wanted", "kind", "said"),
     [
-        (start("support.agents:Nobody"), "unknown_agent", "there is no Nobody in"),
-        (start("support.agents"), "unknown_agent", "is not spelled package.module:Class"),
-        (start("support.agents:not_an_agent"), "unknown_agent", "not a class derived from"),
-        (start("support.agents:Unfinished"), "unknown_agent", "does not define handle_response"),
+        (start("support.recorders:Nobody"), "unknown_agent", "there is no Nobody in"),
+        (start("support.recorders"), "unknown_agent", "is not spelled package.module:Class"),
+        (start("support.recorders:not_an_agent"), "unknown_agent", "not a class derived from"),
+        (start("support.recorders:Unfinished"), "unknown_agent", "does not define handle_response"),
         (start("no_such_module:Agent"), "import_failed", "No module named 'no_such_module'"),
         (start(None, "no_such_backend"), "unknown_backend", "installed are: "),
         (start(None, f"{HERE}:Nothing"), "unknown_backend", "it lacks start_session, prompt"),
-        (start("support.agents:Explosive"), "init_failed", "raised RuntimeError"),
+        (start("support.recorders:Explosive"), "init_failed", "raised RuntimeError"),
         (
             start(RECORDER, options={"init_agent": "raise"}),
             "init_failed",
@@ -101,8 +101,8 @@ async def refused(wanted: Any) -> StartError:
             "returned str, not Started or Failed",
         ),
         (start(RECORDER, options={"init_agent": "fail"}), "init_agent_failed", "told to"),
-        (start("support.agents:Careless"), "init_agent_failed", "a set: set cannot be sent"),
-        (start("support.agents:Uncopyable"), "state_not_copyable", "a lock raised TypeError"),
+        (start("support.recorders:Careless"), "init_agent_failed", "a set: set cannot be sent"),
+        (start("support.recorders:Uncopyable"), "state_not_copyable", "a lock raised TypeError"),
         (
             start(options={"start_error": "no key"}),
             "backend_start_failed",
@@ -156,7 +156,7 @@ async def test_the_directory_of_the_start_is_the_first_place_to_import_from(
 ) -> None:
     """An agent beside the caller is found without being installed."""
     (tmp_path / "an_agent_beside.py").write_text(
-        "from support.agents import Sparse\nclass Mine(Sparse): pass\n"
+        "from support.recorders import Sparse\nclass Mine(Sparse): pass\n"
     )
     async with living("an_agent_beside:Mine", options={"script": []}, cwd=str(tmp_path)) as agent:
         assert sys.path[0] == str(tmp_path)

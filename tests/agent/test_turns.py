@@ -23,7 +23,7 @@ from support.agent_life import Conversation, living, living_process
 
 RESULT = {"kind": "result", "text": "done"}
 TEXT = {"kind": "text", "text": "hi"}
-RECORDER = "support.agents:Recorder"
+RECORDER = "support.recorders:Recorder"
 
 
 def script(*turns: object, **more: object) -> dict[str, object]:
@@ -161,7 +161,7 @@ async def test_a_raising_stream_callback_fails_the_turn() -> None:
 
 async def test_a_state_that_can_no_longer_be_copied_fails_the_turn() -> None:
     """The turn never begins on a state it could spoil; the agent stays."""
-    async with living("support.agents:Spoiled", options=script([RESULT], [RESULT])) as agent:
+    async with living("support.recorders:Spoiled", options=script([RESULT], [RESULT])) as agent:
         assert await agent.answered("one") == "done"
         assert await agent.failed("two") == "state_not_copyable"
 

@@ -1,0 +1,147 @@
+"""What arrives: every envelope has one meaning, and only its rightful sender."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from genagent_protocol import codec, envelopes, requests, schema
+from genagent_protocol.errors import RemoteWireError
+from genagent_protocol.events import Failed
+from genagent_protocol.header import DAEMON, Header
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
+from genagent_protocol.refs import AgentHandle, MonitorRef
+from genagent_protocol.turns import inputs
+from genagentd.agent import incoming
+from genagentd.agent.incoming import Caller, fact, opened
+from support.agent_life import CLIENT, INCARNATION, mint
+
+REF = mint()
+CALL = Caller(CLIENT.text, 4)
+COMPLETION = envelopes.Completion(agent="bob", ref=REF, outcome=Failed(INTERRUPTED))
+HANDLE = AgentHandle("bob", INCARNATION, 1, 2, "here")
+DOWN = envelopes.Down(monitor=MonitorRef(1), handle=HANDLE, reason=NORMAL)
+
+
+def heard(envelope: object, sender: str = CLIENT.text) -> Any:
+    """Return what *envelope* means when *sender* says it."""
+    header = Header(schema.tag_of(type(envelope)), INCARNATION.text, sender)
+    body = codec.encode(envelope)
+    return fact(header, body, opened(header, body))
+
+
+CALLS: list[tuple[requests.AgentRequest, inputs.Input]] = [
+    (
+        requests.Ask(ref=REF, prompt="p"),
+        inputs.AskReceived(call=CALL, ref=REF, prompt="p", caller=CLIENT.text),
+    ),
+    (
+        requests.Tell(ref=REF, prompt="p", recipient=CLIENT, on_halt="fail", stream_to=CLIENT),
+        inputs.TellReceived(
+            call=CALL,
+            ref=REF,
+            prompt="p",
+            recipient=CLIENT.text,
+            on_halt="fail",
+            stream_to=CLIENT.text,
+        ),
+    ),
+    (requests.Tell(ref=REF, prompt="p"), inputs.TellReceived(call=CALL, ref=REF, prompt="p")),
+    (requests.Poll(ref=REF), inputs.PollRequested(CALL, REF)),
+    (requests.NotifyAck(event="e"), inputs.NotificationReceived("e", CALL)),
+    (requests.CancelRequest(ref=REF), inputs.CancelRequested(CALL, REF)),
+    (requests.InterruptRequest(ref=REF), inputs.InterruptRequested(CALL, REF)),
+    (requests.GetStatus(), inputs.StatusRequested(CALL)),
+    (requests.GetSnapshot(), inputs.SnapshotRequested(CALL)),
+    (requests.ResetSession(), inputs.ResetRequested(CALL)),
+    (requests.Drain(), inputs.DrainRequested(CALL)),
+]
+
+
+@pytest.mark.parametrize(("request_", "meaning"), CALLS)
+def test_every_call_is_one_input_under_its_caller_and_number(
+    request_: requests.AgentRequest, meaning: inputs.Input
+) -> None:
+    """The reply address is the sender that the daemon stamped, and nothing in the body."""
+    assert heard(envelopes.Call(call=4, request=request_)) == meaning
+
+
+def test_there_is_a_test_for_every_call() -> None:
+    """The cases above are all there are."""
+    assert {type(request) for request, _ in CALLS} == set(get_args(requests.AgentRequest))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "sender", "meaning"),
+    [
+        (envelopes.Notify(event="e"), CLIENT.text, inputs.NotificationReceived("e")),
+        (envelopes.Interrupt(), CLIENT.text, inputs.InterruptReceived()),
+        (envelopes.Halt(), CLIENT.text, inputs.HaltRequested()),
+        (envelopes.Resume(), CLIENT.text, inputs.ResumeRequested()),
+        (envelopes.RefuseTurns(), DAEMON, inputs.TurnsRefused()),
+        (envelopes.CallerDown(caller=CLIENT), DAEMON, inputs.CallerDown(CLIENT.text)),
+        (envelopes.StopAsked(reason=SHUTDOWN), DAEMON, inputs.StopRequested(SHUTDOWN)),
+        (
+            envelopes.StopAsked(reason=SHUTDOWN, drain=True),
+            DAEMON,
+            inputs.DrainRequested(reason=SHUTDOWN),
+        ),
+        (
+            COMPLETION,
+            "0123456789abcdef-9",
+            inputs.MessageReceived(COMPLETION, len(codec.encode(COMPLETION))),
+        ),
+        (DOWN, DAEMON, inputs.MessageReceived(DOWN, len(codec.encode(DOWN)))),
+        (envelopes.Ping(call=1), DAEMON, envelopes.Ping(call=1)),
+    ],
+)
+def test_every_word_is_one_input_or_the_shells_own_business(
+    envelope: object, sender: str, meaning: object
+) -> None:
+    """Messages are kept whole for handle_info, with the size they came in."""
+    assert heard(envelope, sender) == meaning
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        envelopes.StopAsked(reason=SHUTDOWN),
+        envelopes.RefuseTurns(),
+        envelopes.CallerDown(caller=CLIENT),
+        envelopes.TelemetryWanted(on=True),
+        envelopes.Credit(messages=1, bytes=1),
+        DOWN,
+    ],
+)
+def test_nobody_else_speaks_for_the_daemon(envelope: object) -> None:
+    """A body is not looked at on the way, so whoever opens it has to."""
+    with pytest.raises(codec.UnknownMessage):
+        heard(envelope, CLIENT.text)
+
+
+def test_a_message_for_an_agent_holds_one_envelope() -> None:
+    """Work and answers are told apart by the header, so they must not be mixed."""
+    body = codec.encode(envelopes.Halt()) * 2
+    with pytest.raises(RemoteWireError):
+        opened(Header("halt", INCARNATION.text, CLIENT.text), body)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sender", "raw", "owed"),
+    [
+        ("call", CLIENT.text, {"t": "call", "call": 3}, envelopes.Reply),
+        ("call", CLIENT.text, {"t": "call", "call": "x"}, type(None)),
+        ("notify", CLIENT.text, {"t": "x", "call": 3}, type(None)),
+        ("x", DAEMON, {"t": "x"}, envelopes.UnknownType),
+    ],
+)
+def test_who_said_something_unknown_hears_of_it_if_it_waits(
+    kind: str, sender: str, raw: dict[str, object], owed: type
+) -> None:
+    """A call is refused; a one-way word of a client is not answered."""
+    body = codec.pack(FrozenDict(raw))  # type: ignore[arg-type]  # all of it is plain
+    said = incoming.refusal_of_unknown(Header(kind, "", sender), body, "x")
+
+    assert isinstance(said, owed)

@@ -1,0 +1,328 @@
+"""The processes of a turn: whatever it began ends with it, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from genagent_protocol import envelopes, requests
+from genagent_protocol.events import Completed
+from genagentd import kernel
+from genagentd.agent.child import STDERR_TAIL_BYTES, ChildProcess
+from genagentd.agent.processes import Processes
+from genagentd.agent.sweep import Sweep, below, childless
+from genagentd.channels import end_context
+from support.agent_life import DEADLINE_S, Conversation, living, living_process
+
+pytestmark = pytest.mark.process
+
+RESULT = {"kind": "result", "text": "done"}
+KINDS = ["child", "grandchild", "orphan", "unmanaged"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(nothing_left: None) -> Iterator[None]:
+    """Of a life in this process, its ZeroMQ context is what must go, too."""
+    yield
+    end_context()
+
+
+def script(*turns: object, **more: object) -> dict[str, object]:
+    """Return the options of a scripted backend."""
+    return {"script": list(turns), **more}
+
+
+async def spawned(agent: Conversation) -> list[int]:
+    """Return the pids that the running turn says it started."""
+    said = await agent.next(envelopes.EventMessage, lambda said: said.event.kind == "spawned")
+    pids = said.event.data["pids"]
+    assert isinstance(pids, tuple)
+    return [pid for pid in pids if isinstance(pid, int)]
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Return which of *pids* run."""
+    found = (kernel.stat(pid) for pid in pids)
+    return [stat.pid for stat in found if stat is not None and stat.state not in "ZX"]
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("what", KINDS)
+async def test_what_a_turn_began_has_ended_when_its_completion_comes(what: str, deaf: bool) -> None:
+    """Also what called setsid, forked twice, or was begun behind the agent's back."""
+    turn = [{"spawn": what, "deaf": deaf}, RESULT]
+    async with living(options=script(turn, [RESULT])) as agent:
+        ref = agent.submit("go", stream=True)
+        pids = await spawned(agent)
+        assert isinstance(await agent.completion(ref), Completed)
+
+        assert alive(pids) == []
+        assert await agent.answered("go on") == "done"
+
+
+@pytest.mark.parametrize("what", KINDS)
+async def test_what_an_interrupted_turn_began_has_ended_when_that_is_acknowledged(
+    what: str,
+) -> None:
+    """The acknowledgement is the moment from which nothing of it runs."""
+    turn = [{"spawn": what}, {"hang": "idle"}]
+    async with living(options=script(turn)) as agent:
+        ref = agent.submit("go", stream=True)
+        pids = await spawned(agent)
+        assert alive(pids) == pids
+        number = agent.begin_call(requests.InterruptRequest(ref=ref))
+        await agent.next(envelopes.Reply, lambda said: said.call == number)
+
+        assert alive(pids) == []
+
+
+@pytest.mark.parametrize("what", KINDS)
+async def test_what_a_crashed_turn_began_has_ended_too(what: str) -> None:
+    """However a turn ends, it ends whole."""
+    turn = [{"spawn": what}, {"raise": "OSError"}]
+    async with living(options=script(turn)) as agent:
+        ref = agent.submit("go", stream=True)
+        pids = await spawned(agent)
+        await agent.completion(ref)
+
+        assert alive(pids) == []
+
+
+@pytest.mark.parametrize("what", ["child", "grandchild"])
+async def test_a_session_process_outlives_turns_and_ends_with_the_agent(what: str) -> None:
+    """With everything below it; its turn's other processes end as always."""
+    turn = [{"spawn": what, "for_session": True}, {"spawn": "orphan"}, {"hang": "idle"}]
+    async with living(options=script(turn, [{"spawn": "child"}, RESULT])) as agent:
+        ref = agent.submit("go", stream=True)
+        kept, ended = await spawned(agent), await spawned(agent)
+        agent.begin_call(requests.InterruptRequest(ref=ref))
+        await agent.completion(ref)
+        assert (alive(kept), alive(ended)) == (kept, [])
+
+        assert await agent.answered("go on") == "done"
+        assert alive(kept) == kept
+        await agent.stop()
+
+    assert alive(kept) == []
+
+
+async def test_a_stuck_turn_takes_its_processes_with_it() -> None:
+    """They are killed before the agent exits, not left to whoever finds them."""
+    turn = [{"spawn": "grandchild", "deaf": True}, {"hang": "stubborn"}]
+    async with living_process(options=script(turn, interrupt_grace_ms=50)) as agent:
+        ref = agent.submit("go", stream=True)
+        pids = await spawned(agent)
+        agent.begin_call(requests.InterruptRequest(ref=ref))
+        await agent.ended()
+
+        assert alive(pids) == []
+
+
+async def test_what_was_there_before_the_turn_is_spared() -> None:
+    """The agent's own helpers are none of the turn's business."""
+    helper = subprocess.Popen(["sleep", "3600"])
+    try:
+        async with living(options=script([{"spawn": "orphan"}, RESULT])) as agent:
+            assert await agent.answered("go") == "done"
+            assert helper.poll() is None
+        assert helper.poll() is None
+    finally:
+        helper.kill()
+        helper.wait()
+
+
+async def test_a_program_that_cannot_be_started_is_the_backends_to_report() -> None:
+    """It gets the OSError of the start."""
+    turn = [{"spawn": ["/no/such/program"]}, RESULT]
+    async with living(options=script(turn)) as agent:
+        assert "FileNotFoundError" in str(await agent.run("go"))
+
+
+# One process
+
+
+@pytest.fixture
+async def children() -> AsyncIterator[list[ChildProcess]]:
+    """Children that are ended and closed after the test."""
+    made: list[ChildProcess] = []
+    yield made
+    for child in made:
+        await child.end(interrupt_first=False)
+        child.close()
+
+
+def python(code: str, children: list[ChildProcess], grace_ms: int = 50) -> ChildProcess:
+    """Start Python with *code*."""
+    child = ChildProcess(
+        [sys.executable, "-u", "-c", code], None, None, lambda _child: None, grace_ms
+    )
+    children.append(child)
+    return child
+
+
+async def test_a_process_can_be_talked_to(children: list[ChildProcess]) -> None:
+    """Both ways at once, more than a pipe holds, to the end of both."""
+    code = "import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])"
+    child = python(code, children)
+    said = os.urandom(300_000)
+
+    async def write() -> None:
+        await child.write(said)
+        await child.close_stdin()
+        await child.close_stdin()
+
+    async def read() -> bytes:
+        heard = b""
+        while data := await child.read():
+            heard += data
+        return heard
+
+    _, heard = await asyncio.gather(write(), read())
+
+    assert heard == said[::-1]
+    assert await child.wait() == 0
+    assert child.returncode == 0
+
+
+async def test_the_end_of_standard_error_is_kept_and_made_harmless(
+    children: list[ChildProcess],
+) -> None:
+    """It is what a failure is told with, on a terminal."""
+    code = "import sys; sys.stderr.write('x' * 200_000 + '\\x1b[31mred\\x07\\n')"
+    child = python(code, children)
+    await child.wait()
+
+    assert child.stderr_tail.endswith("[31mred\n")
+    assert len(child.stderr_tail) == STDERR_TAIL_BYTES - 2
+    assert "\x1b" not in child.stderr_tail
+
+
+async def test_a_process_that_closed_its_input_is_no_error(children: list[ChildProcess]) -> None:
+    """It may have heard enough."""
+    child = python("import os, time; os.close(0); print('closed'); time.sleep(60)", children)
+    await child.read()
+    await child.write(b"x" * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("import signal, time; signal.signal(2, lambda *_: exit(7)); print(1); time.sleep(60)", 7),
+        ("import signal, time; signal.signal(2, signal.SIG_IGN); print(1); time.sleep(60)", -15),
+        (
+            "import signal, time; signal.signal(2, signal.SIG_IGN); "
+            "signal.signal(15, signal.SIG_IGN); print(1); time.sleep(60)",
+            -9,
+        ),
+    ],
+)
+async def test_a_process_is_ended_as_gently_as_it_allows(
+    code: str, status: int, children: list[ChildProcess]
+) -> None:
+    """A provider's program ends its own tools on SIGINT, if it is given the time."""
+    child = python(code, children)
+    await child.read()
+
+    assert await child.end() == status
+    assert await child.end() == status
+
+
+async def test_the_tree_of_a_process_ends_with_it(children: list[ChildProcess]) -> None:
+    """Also what is in a session of its own, which no signal to a group reaches."""
+    code = (
+        "import subprocess, time; p = subprocess.Popen(['sleep', '3600'], start_new_session=True); "
+        "print(p.pid); time.sleep(3600)"
+    )
+    child = python(code, children)
+    below_it = int(await child.read())
+    await child.end()
+
+    assert alive([below_it]) == []
+    os.waitpid(below_it, 0)
+
+
+async def test_an_end_can_be_awaited_from_another_loop(children: list[ChildProcess]) -> None:
+    """The turn's thread waits for what the coordinator reaps."""
+    child = python("input()", children)
+
+    def wait() -> int:
+        async def both() -> int:
+            waiting = asyncio.create_task(child.wait())
+            await child.write(b"\n")
+            return await waiting
+
+        return asyncio.run(both())
+
+    assert await asyncio.wait_for(asyncio.to_thread(wait), DEADLINE_S) == 0
+
+
+async def test_a_turn_that_is_over_starts_nothing(children: list[ChildProcess]) -> None:
+    """A late thread of it would leave a process that nobody ends."""
+    processes = Processes()
+    processes.turn_began(1)
+    processes.turn_over()
+
+    with pytest.raises(OSError, match="is over"):
+        await processes.spawn(1, ["true"], None, None, for_session=False)
+
+
+# Sweeping
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that was there before."""
+    process = subprocess.Popen(["sleep", "3600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+async def test_a_sweep_spares_what_is_spared_with_everything_below_it(tmp_path: Path) -> None:
+    """A helper may go on starting what it needs while a turn runs."""
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    helper = subprocess.Popen(
+        ["/bin/sh", "-c", f"read go < {fifo}; sleep 3600 & echo $!; wait"], stdout=subprocess.PIPE
+    )
+    spared = below()
+    fifo.write_text("go\n")
+    assert helper.stdout is not None
+    later = int(helper.stdout.readline())
+    try:
+        assert await Sweep(spared, frozenset(), lambda _pid: False).end() == 0
+        assert alive([helper.pid, later]) == [helper.pid, later]
+        assert await Sweep(frozenset(), frozenset({helper.pid}), lambda _pid: False).end() == 0
+        assert alive([helper.pid, later]) == [helper.pid, later]
+    finally:
+        helper.kill()
+        helper.wait()
+        helper.stdout.close()
+        await Sweep(frozenset(), frozenset(), lambda _pid: False).end()
+    assert alive([later]) == []
+
+
+async def test_a_sweep_reaps_only_what_nobody_else_waits_for(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    """A status that is stolen is a status that is never told."""
+    sweep = Sweep(frozenset(), frozenset(), lambda pid: pid == sleeper.pid)
+    assert await sweep.end() == 1
+
+    assert sleeper.wait() == -15
+
+
+def test_a_process_without_children_is_known_at_once() -> None:
+    """Most turns begin nothing, and must not pay for those that do."""
+    assert childless()
+    child = subprocess.Popen(["sleep", "3600"])
+    assert not childless()
+    child.kill()
+    child.wait()
+    assert childless()
