@@ -31,6 +31,7 @@ from genagent_protocol.supervision.inputs import (
     StopRequested,
 )
 from genagent_protocol.supervision.table import Child, Group, Monitor, child_of, handle_of
+from genagent_protocol.supervision.terms import flaw
 
 SHUTTING_DOWN = Reason("shutting_down")
 NOT_ALLOWED = Reason("not_allowed")
@@ -51,6 +52,8 @@ def _why_not(draft: Draft, request: StartRequested) -> NotStarted | None:
     terms = request.terms
     if draft.table.shutdown is not None:
         return NotStarted(verdicts.shutting_down(terms))
+    if (found := flaw(terms)) is not None:
+        return NotStarted(verdicts.invalid(terms, found))
     if terms.group is not None and not _runs(draft, request.client, terms.group):
         return NotStarted(verdicts.group_not_running(terms))
     holder = draft.table.children.get(terms.key)

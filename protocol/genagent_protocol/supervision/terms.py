@@ -1,7 +1,8 @@
 """What a start asks the daemon to keep: the agent's name, its limits, and when to restart it.
 
-Terms arrive validated and never change while the name is held. The machine looks
-at no field of `spec`: it is the launcher's recipe and passes through untouched.
+Terms never change while the name is held, and a start whose terms have a `flaw` is
+refused. The machine looks at no field of `spec`: it is the launcher's recipe and
+passes through untouched.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from genagent_protocol.plain import Plain
+
+#: The most restarts a policy may allow in its period: each is remembered for that long.
+MOST_RESTARTS = 1_000
 
 RestartKind = Literal["temporary", "transient", "permanent"]
 
@@ -56,3 +60,22 @@ class Terms:
     restart: RestartPolicy = TEMPORARY
     shutdown_ms: int | None = 5_000
     start_timeout_ms: int = 60_000
+
+
+def flaw(terms: Terms) -> str | None:
+    """Return what is wrong with the numbers of *terms*, in a few words, or None."""
+    restart = terms.restart
+    checks = (
+        ("start_timeout_ms", terms.start_timeout_ms, 1, None),
+        ("shutdown_ms", terms.shutdown_ms or 0, 0, None),
+        ("restart.max_restarts", restart.max_restarts, 0, MOST_RESTARTS),
+        ("restart.period_ms", restart.period_ms, 1, None),
+        ("restart.delay_ms", restart.delay_ms, 0, None),
+        ("restart.max_delay_ms", restart.max_delay_ms, restart.delay_ms, None),
+    )
+    for name, value, least, most in checks:
+        if value < least:
+            return f"{name} is {value}, and the least is {least}"
+        if most is not None and value > most:
+            return f"{name} is {value}, and the most is {most}"
+    return None

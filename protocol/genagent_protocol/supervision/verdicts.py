@@ -168,6 +168,15 @@ def shutting_down(terms: Terms) -> StartError:
     )
 
 
+def invalid(terms: Terms, flaw: str) -> StartError:
+    """Return the error of a start whose terms make no sense."""
+    return StartError(
+        kind="invalid_option",
+        message=f"the agent {_name(terms)} was not started: {flaw}",
+        detail=flaw,
+    )
+
+
 def already_started(holder: Child) -> StartError:
     """Return the error of a start under a name that *holder* has, naming it."""
     life = holder.life

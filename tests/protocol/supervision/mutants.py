@@ -33,8 +33,6 @@ def _rewrite(function: Callable[..., object], old: str, new: str) -> Callable[[]
         assert source.count(old) == 1, f"{old!r} is not once in {function.__name__}"
         module = sys.modules[function.__module__]
         code = compile(source.replace(old, new), f"<mutant of {function.__name__}>", "exec")
-        # The module was compiled with this future, and its annotations depend on it.
-        exec("from __future__ import annotations\n", vars(module))
         exec(code, vars(module))
 
     return plant

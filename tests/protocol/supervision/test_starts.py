@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from genagent_protocol.reasons import StartError
@@ -24,8 +26,10 @@ from genagent_protocol.supervision.inputs import (
     Input,
     LaunchFailed,
     ShutdownRequested,
+    StartRequested,
     Timer,
 )
+from genagent_protocol.supervision.terms import MOST_RESTARTS, RestartPolicy, Terms
 from support.supervision_phases import (
     ONCE,
     born,
@@ -36,6 +40,7 @@ from support.supervision_phases import (
     passes,
     start,
     stop,
+    terms,
 )
 from support.supervision_rehearsal import Rehearsal, position
 from support.supervision_world import NO_CHANNEL, NO_PROCESS, REFUSAL, STUCK, captured, life
@@ -210,6 +215,38 @@ def test_a_watch_over_a_launch_that_fails_ends_with_noproc() -> None:
     daemon.tell(LaunchFailed(incarnation=life(1), error=NO_PROCESS, now_ms=0))
 
     assert [(ref, reason.text) for ref, reason in daemon.downs()] == [(1, "noproc")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (replace(terms(), start_timeout_ms=0), "start_timeout_ms"),
+        (replace(terms(), shutdown_ms=-1), "shutdown_ms"),
+        (terms(restart=RestartPolicy(max_restarts=-1)), "max_restarts"),
+        (terms(restart=RestartPolicy(max_restarts=MOST_RESTARTS + 1)), "max_restarts"),
+        (terms(restart=RestartPolicy(period_ms=0)), "period_ms"),
+        (terms(restart=RestartPolicy(delay_ms=-1)), "delay_ms"),
+        (terms(restart=RestartPolicy(delay_ms=20_000)), "max_delay_ms"),
+    ],
+)
+def test_terms_whose_numbers_make_no_sense_start_nothing(asked: Terms, named: str) -> None:
+    """They come from other programs; a negative delay must not become a busy loop."""
+    daemon = Rehearsal(StartRequested(call="start", client=1, terms=asked))
+
+    assert error_of(daemon).kind == "invalid_option"
+    assert named in error_of(daemon).message
+    assert daemon.count(Launch) == 0
+
+
+def test_terms_at_their_edges_are_taken() -> None:
+    """Zero restarts, no delay and no window are wishes, not mistakes."""
+    edge = RestartPolicy(max_restarts=0, period_ms=1, delay_ms=0, max_delay_ms=0)
+    daemon = Rehearsal(
+        start("a", name="a", restart=edge, shutdown_ms=0),
+        start("b", name="b", restart=RestartPolicy(max_restarts=MOST_RESTARTS), shutdown_ms=None),
+    )
+
+    assert daemon.count(Launch) == 2
 
 
 def test_every_start_error_is_one_line_that_names_the_agent() -> None:
