@@ -76,11 +76,10 @@ class BackendConformance:
 
         async def check() -> None:
             backend, session = await self._started(self.options())
-            turn = RehearsalTurn()
+            turn = self._new_turn()
             answer: Streaming | Failed = await settled(backend.prompt(session, self.prompt, turn))
             assert isinstance(answer, Streaming), answer
             events = [event async for event in events_of(answer)]
-            await turn.end()
             await settled(backend.terminate_session(answer.session))
 
             assert all(isinstance(event, Event) for event in events)
@@ -176,7 +175,7 @@ class BackendConformance:
         async def check() -> None:
             options = self._or_skip(self.slow_options(), "slow_options")
             backend, session = await self._started(options)
-            turn = RehearsalTurn()
+            turn = self._new_turn()
             said = asyncio.Event()
             running = asyncio.create_task(
                 rehearse(backend, session, self.prompt, turn, on_event=lambda _event: said.set())
@@ -189,7 +188,6 @@ class BackendConformance:
             assert running.cancelled()
             assert all(process.returncode is not None for process in turn.processes)
             await settled(backend.terminate_session(session))
-            await turn.end_session()
 
         self._run(check)
 
@@ -244,15 +242,20 @@ class BackendConformance:
 
     def _run(self, check: Callable[[], Awaitable[None]]) -> None:
         async def inside() -> None:
+            self._turns: list[RehearsalTurn] = []
             async with self.around():
-                await check()
+                try:
+                    await check()
+                finally:
+                    for turn in self._turns:
+                        await turn.end_session()
 
         asyncio.run(inside())
 
     def _after_a_turn(self, check: Callable[[Backend, Rehearsed], Awaitable[None]]) -> None:
         async def run() -> None:
             backend, session = await self._started(self.options())
-            turn = RehearsalTurn()
+            turn = self._new_turn()
             done = await rehearse(backend, session, self.prompt, turn)
             assert done.terminal is not None, done
             assert done.terminal.kind == "result", done.terminal
@@ -260,9 +263,12 @@ class BackendConformance:
                 await check(backend, done)
             finally:
                 await settled(backend.terminate_session(done.session))
-                await turn.end_session()
 
         self._run(run)
+
+    def _new_turn(self) -> RehearsalTurn:
+        self._turns.append(RehearsalTurn(number=len(self._turns) + 1))
+        return self._turns[-1]
 
     async def _started(self, options: Mapping[str, object]) -> tuple[Backend, Session]:
         backend, frozen = self.backend(), freeze(options)
@@ -272,7 +278,7 @@ class BackendConformance:
         return backend, session
 
     async def _turn(self, backend: Backend, session: Session) -> Rehearsed:
-        turn = RehearsalTurn(number=2)
+        turn = self._new_turn()
         done = await rehearse(backend, session, self.prompt, turn)
         assert done.refused is None, done.refused
         return done

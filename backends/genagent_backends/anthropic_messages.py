@@ -1,0 +1,185 @@
+"""What the Messages API answers: a fold from its stream, or its whole answer, to events.
+
+It never raises, whatever arrives. Only `end_turn` and `stop_sequence` are answers;
+a refusal or an answer that was cut off is a failure even with text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from genagent_backends.failures import error_event, kind_of_status
+from genagent_backends.foreign import at, counters, items_at, number_at, text_at
+from genagent_protocol.events import Event, event
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import BackendError
+
+PROVIDER = "anthropic"
+USAGE_COUNTERS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
+ANSWERS = frozenset({"end_turn", "stop_sequence"})
+INCOMPLETE = frozenset({"max_tokens", "model_context_window_exceeded"})
+#: The status that an error would have had, if it had come before the stream.
+STATUS_OF_ERRORS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 400,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 400,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 500,
+    "overloaded_error": 529,
+}
+#: How each kind of delta continues which field of its block.
+GROWING = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+}
+
+
+class AnthropicFold:
+    """One answer. A stream builds up the same message that a whole answer is."""
+
+    provider = PROVIDER
+
+    def __init__(self, session_id: str) -> None:
+        self.known: Mapping[str, Plain] = {"session_id": session_id}
+        self._message: dict[str, Plain] = {}
+        self._blocks: dict[int, dict[str, list[str]]] = {}
+        self._starts: dict[int, FrozenDict] = {}
+        self._usage: dict[str, Plain] = {}
+        self._stopped = False
+        self._error: FrozenDict | None = None
+
+    def said(self, said: FrozenDict) -> Iterator[Event]:
+        """Yield what one event of the stream says."""
+        match said.get("type"):
+            case "message_start":
+                self._message.update(_mapping(at(said, "message")))
+                self._usage.update(_mapping(at(said, "message", "usage")))
+            case "content_block_start":
+                self._starts[_index(said)] = FrozenDict(_mapping(at(said, "content_block")))
+            case "content_block_delta":
+                yield from self._grow(_index(said), at(said, "delta"))
+            case "message_delta":
+                self._message.update(_mapping(at(said, "delta")))
+                self._usage.update(_mapping(at(said, "usage")))
+            case "message_stop":
+                self._stopped = True
+            case "error":
+                self._error = said
+
+    def _grow(self, index: int, delta: Plain) -> Iterator[Event]:
+        known = GROWING.get(text_at(delta, "type") or "")
+        if known is None:
+            return
+        field, source = known
+        piece = text_at(delta, source) or ""
+        self._blocks.setdefault(index, {}).setdefault(field, []).append(piece)
+        if field == "text" and piece:
+            yield event("text", {"text": piece})
+
+    def finished(self) -> bool:
+        """Return whether the stream has come to its own end."""
+        return self._stopped or self._error is not None
+
+    def closed(self) -> bool:
+        """Return whether the stream may stop here; without its end nothing is certain."""
+        return False
+
+    def ending(self) -> Iterator[Event]:
+        """Yield how the stream ended."""
+        if self._error is not None:
+            yield error_event(_stream_error(self._error), self.known)
+            return
+        content = tuple(self._block(index) for index in sorted({*self._starts, *self._blocks}))
+        message = {**self._message, "content": content, "usage": FrozenDict(self._usage)}
+        yield from self._judged(FrozenDict(message))
+
+    def _block(self, index: int) -> FrozenDict:
+        start = self._starts.get(index, FrozenDict({"type": "text"}))
+        grown = {
+            field: (text_at(start, field) or "") + "".join(pieces)
+            for field, pieces in self._blocks.get(index, {}).items()
+        }
+        return FrozenDict({**start, **grown})
+
+    def whole(self, answer: FrozenDict) -> Iterator[Event]:
+        """Yield everything that an answer in one piece says."""
+        if not isinstance(answer.get("content"), tuple):
+            yield error_event(_no_message(answer), self.known)
+            return
+        if text := _text(answer):
+            yield event("text", {"text": text})
+        yield from self._judged(answer)
+
+    def refused(self, error: BackendError) -> BackendError:
+        """Return the refusal as it is: the status says enough."""
+        return error
+
+    def _judged(self, message: FrozenDict) -> Iterator[Event]:
+        used = counters(message.get("usage"), USAGE_COUNTERS)
+        if used:
+            yield event("usage", used)
+        stop_reason = text_at(message, "stop_reason")
+        told = {**self.known, "model": message.get("model"), "stop_reason": stop_reason}
+        if stop_reason in ANSWERS:
+            yield event("result", {**told, "text": _text(message), "raw": message})
+            return
+        kind, why = _not_an_answer(stop_reason)
+        yield error_event(
+            BackendError(provider=PROVIDER, kind=kind, retryable=False, message=why, raw=message),
+            told,
+        )
+
+
+def _no_message(answer: FrozenDict) -> BackendError:
+    return BackendError(
+        provider=PROVIDER,
+        kind="invalid_response",
+        retryable=False,
+        message="the answer has no content",
+        raw=answer,
+    )
+
+
+def _not_an_answer(stop_reason: str | None) -> tuple[str, str]:
+    if stop_reason == "refusal":
+        return "refusal", "the model refused to answer"
+    if stop_reason in INCOMPLETE:
+        return "response_incomplete", f"the answer was cut off: {stop_reason}"
+    return "unexpected_stop_reason", f"the answer stopped for {stop_reason or 'no stated reason'}"
+
+
+def _stream_error(said: FrozenDict) -> BackendError:
+    status = STATUS_OF_ERRORS.get(text_at(said, "error", "type") or "")
+    return BackendError(
+        provider=PROVIDER,
+        kind="provider_error" if status is None else kind_of_status(status),
+        retryable=status is not None and (status == 429 or status >= 500),
+        message=text_at(said, "error", "message") or "the stream ended in an error",
+        raw=said,
+    )
+
+
+def _text(message: FrozenDict) -> str:
+    return "".join(
+        text_at(block, "text") or ""
+        for block in items_at(message, "content")
+        if block.get("type") == "text"
+    )
+
+
+def _mapping(value: Plain) -> Mapping[str, Plain]:
+    return value if isinstance(value, FrozenDict) else {}
+
+
+def _index(said: FrozenDict) -> int:
+    return number_at(said, "index") or 0

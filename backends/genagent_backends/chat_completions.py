@@ -1,0 +1,159 @@
+"""What a Chat Completions server answers: a fold from its stream, or whole answer, to events.
+
+It never raises, whatever arrives. Servers differ: some name no reason to stop, some
+send usage in a chunk of its own, some end without the closing mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from genagent_backends.failures import error_event, from_status
+from genagent_backends.foreign import at, counters, items_at, number_at, text_at
+from genagent_protocol.events import Event, event
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import BackendError
+
+PROVIDER = "chat"
+#: Some servers end an ordinary answer without saying why.
+ANSWERS = frozenset({"stop", "eos", None})
+
+
+class ChatFold:
+    """One answer, of which the first choice counts."""
+
+    provider = PROVIDER
+
+    def __init__(self, session_id: str) -> None:
+        self.known: Mapping[str, Plain] = {"session_id": session_id}
+        self._pieces: list[str] = []
+        self._refusal: list[str] = []
+        self._told: dict[str, Plain] = {}
+        self._usage: Plain = None
+        self._stop_reason: str | None = None
+        self._done = False
+        self._error: FrozenDict | None = None
+
+    def said(self, said: FrozenDict) -> Iterator[Event]:
+        """Yield what one chunk of the stream says."""
+        if said.get("type") == "[DONE]":
+            self._done = True
+        elif said.get("error") is not None:
+            self._error = said
+        else:
+            self._learn(said)
+            for choice in items_at(said, "choices")[:1]:
+                piece = text_at(choice, "delta", "content")
+                self._refusal.append(text_at(choice, "delta", "refusal") or "")
+                self._stop_reason = text_at(choice, "finish_reason") or self._stop_reason
+                if piece:
+                    self._pieces.append(piece)
+                    yield event("text", {"text": piece})
+
+    def _learn(self, said: FrozenDict) -> None:
+        if at(said, "usage") is not None:
+            self._usage = said["usage"]
+        for name in ("id", "model", "system_fingerprint"):
+            if isinstance(said.get(name), str):
+                self._told[name] = said[name]
+
+    def finished(self) -> bool:
+        """Return whether the stream has come to its own end."""
+        return self._done or self._error is not None
+
+    def closed(self) -> bool:
+        """Return whether a stream without the closing mark was whole all the same."""
+        return self._stop_reason is not None
+
+    def ending(self) -> Iterator[Event]:
+        """Yield how the stream ended."""
+        if self._error is not None:
+            yield error_event(_stream_error(self._error), self.known)
+            return
+        yield from self._judged("".join(self._pieces), "".join(self._refusal))
+
+    def whole(self, answer: FrozenDict) -> Iterator[Event]:
+        """Yield everything that an answer in one piece says."""
+        choices = items_at(answer, "choices")
+        if not choices:
+            error = BackendError(
+                provider=PROVIDER,
+                kind="invalid_response",
+                retryable=False,
+                message="the answer has no choices",
+                raw=answer,
+            )
+            yield error_event(error, self.known)
+            return
+        self._learn(answer)
+        text = text_at(choices[0], "message", "content") or ""
+        self._stop_reason = text_at(choices[0], "finish_reason")
+        if text:
+            yield event("text", {"text": text})
+        yield from self._judged(text, text_at(choices[0], "message", "refusal") or "")
+
+    def refused(self, error: BackendError) -> BackendError:
+        """Return the refusal as it is: the status says enough."""
+        return error
+
+    def _judged(self, text: str, refusal: str) -> Iterator[Event]:
+        used = _usage(self._usage)
+        if used:
+            yield event("usage", used)
+        told = {
+            **self.known,
+            "model": self._told.get("model"),
+            "stop_reason": self._stop_reason,
+        }
+        failure = _not_an_answer(self._stop_reason, refusal)
+        if failure is None:
+            yield event("result", {**told, "text": text, "raw": FrozenDict(self._told)})
+            return
+        kind, message = failure
+        raw = FrozenDict({**self._told, "finish_reason": self._stop_reason})
+        error = BackendError(
+            provider=PROVIDER, kind=kind, retryable=False, message=message, raw=raw
+        )
+        yield error_event(error, told)
+
+
+def _not_an_answer(stop_reason: str | None, refusal: str) -> tuple[str, str] | None:
+    if refusal:
+        return "refusal", refusal
+    if stop_reason in ANSWERS:
+        return None
+    if stop_reason == "content_filter":
+        return "refusal", "the answer was withheld by a content filter"
+    if stop_reason == "length":
+        return "response_incomplete", "the answer was cut off: length"
+    return "unexpected_stop_reason", f"the answer stopped for {stop_reason}"
+
+
+def _stream_error(said: FrozenDict) -> BackendError:
+    error = said.get("error")
+    message = error if isinstance(error, str) else text_at(error, "message")
+    status = number_at(error, "code") or number_at(error, "status")
+    if status is not None and 400 <= status <= 599:
+        return from_status(PROVIDER, status, message=message or "", raw=said)
+    return BackendError(
+        provider=PROVIDER,
+        kind="provider_error",
+        retryable=False,
+        message=message or "the stream ended in an error",
+        raw=said,
+    )
+
+
+def _usage(usage: Plain) -> dict[str, Plain]:
+    return {
+        **counters(
+            usage,
+            {
+                "prompt_tokens": "input_tokens",
+                "completion_tokens": "output_tokens",
+                "total_tokens": "total_tokens",
+            },
+        ),
+        **counters(at(usage, "completion_tokens_details"), ("reasoning_tokens",)),
+        **counters(at(usage, "prompt_tokens_details"), {"cached_tokens": "cached_input_tokens"}),
+    }

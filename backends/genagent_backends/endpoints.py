@@ -1,0 +1,253 @@
+"""Where an HTTP provider is, who we are there, and the options that all of them share.
+
+A key is named, by an environment variable or a file, and read when a request is
+made: it is in no option, no session and no printed value. Requests go to https, or
+to http on this very machine, and to nowhere else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from genagent_backends.base import Failed
+from genagent_backends.options import (
+    BadValue,
+    Chosen,
+    Declared,
+    Option,
+    Unsupported,
+    duration_ms,
+    flag,
+    mapping,
+    read_options,
+    refuse,
+    text,
+    whole,
+)
+from genagent_protocol.plain import FrozenDict, Plain
+
+RECEIVE_TIMEOUT_MS = 60_000
+CONNECT_TIMEOUT_MS = 15_000
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: What a user may not set: it names us, or it frames the message.
+RESERVED_HEADERS = frozenset(
+    {
+        "authorization",
+        "x-api-key",
+        "anthropic-version",
+        "content-type",
+        "content-length",
+        "content-encoding",
+        "transfer-encoding",
+        "accept",
+        "accept-encoding",
+        "connection",
+        "host",
+        "cookie",
+    }
+)
+
+
+def base_url(value: Plain) -> str:
+    """Accept an https URL, or an http one of this machine, without user, query and fragment."""
+    url = text(value)
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        raise BadValue("is no URL") from None
+    if not host or re.search(r"[\s\\]", url):
+        raise BadValue("is no URL")
+    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+        raise BadValue("must not have a user in it")
+    if "?" in url or "#" in url:
+        raise BadValue("must have neither query nor fragment")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)):
+        return url.rstrip("/")
+    raise BadValue("must be https, or http to this machine")
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether *host* names this machine for certain."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def header_fields(value: Plain) -> Mapping[str, str]:
+    """Accept a mapping of header fields that neither name us nor frame the message."""
+    checked: dict[str, str] = {}
+    for name, content in mapping(value).items():
+        if not TOKEN.fullmatch(name):
+            raise BadValue("has a name that no header field can have")
+        if name.lower() in RESERVED_HEADERS:
+            raise BadValue(f"must not set {name.lower()}")
+        if name.lower() in map(str.lower, checked):
+            raise BadValue(f"has {name.lower()} twice")
+        if not isinstance(content, str) or not _header_safe(content):
+            raise BadValue(f"must give {name.lower()} printable ASCII text")
+        checked[name] = content
+    return checked
+
+
+def _header_safe(content: str) -> bool:
+    return content.isascii() and content.isprintable() and content.strip() == content != ""
+
+
+def request_fields(*reserved: str) -> Callable[[Plain], FrozenDict]:
+    """Accept a mapping of further fields of the request, but for the *reserved* ones."""
+
+    def check(value: Plain) -> FrozenDict:
+        fields = mapping(value)
+        for name in fields:
+            if name in reserved:
+                raise BadValue(f"must not set {name}")
+        return fields
+
+    return check
+
+
+def _variable_name(value: Plain) -> str:
+    name = text(value)
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise BadValue("must be the name of an environment variable, not a key")
+    return name
+
+
+API_KEY_ENV: Option[str | None] = Option("api_key_env", _variable_name, None)
+API_KEY_FILE: Option[str | None] = Option("api_key_file", text, None)
+BASE_URL: Option[str | None] = Option("base_url", base_url, None)
+HEADERS: Option[Mapping[str, str]] = Option("headers", header_fields, {})
+MODEL: Option[str | None] = Option("model", text, None)
+MAX_OUTPUT_TOKENS: Option[int | None] = Option(
+    "max_output_tokens", whole(1), None, aliases=("max_tokens",)
+)
+SYSTEM_PROMPT: Option[str | None] = Option(
+    "system_prompt", text, None, aliases=("system", "instructions")
+)
+MAX_HISTORY_TURNS: Option[int | None] = Option("max_history_turns", whole(0), None)
+STREAM: Option[bool] = Option("stream", flag, True)
+TIMEOUT_MS: Option[int | None] = Option("timeout_ms", duration_ms, None, aliases=("timeout",))
+RECEIVE_MS: Option[int | None] = Option(
+    "receive_timeout_ms", duration_ms, RECEIVE_TIMEOUT_MS, aliases=("receive_timeout",)
+)
+CONNECT_MS: Option[int | None] = Option(
+    "connect_timeout_ms", duration_ms, CONNECT_TIMEOUT_MS, aliases=("connect_timeout",)
+)
+SHARED: tuple[Declared, ...] = (
+    API_KEY_ENV,
+    API_KEY_FILE,
+    BASE_URL,
+    HEADERS,
+    MODEL,
+    MAX_OUTPUT_TOKENS,
+    SYSTEM_PROMPT,
+    MAX_HISTORY_TURNS,
+    STREAM,
+    TIMEOUT_MS,
+    RECEIVE_MS,
+    CONNECT_MS,
+    Unsupported("api_key", "is not taken: name it by api_key_env or api_key_file"),
+    Unsupported("tools", "is not supported: nobody would run them"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """Where the key is. `read` looks it up anew each time, so that it can be changed."""
+
+    variable: str | None = None
+    file: str | None = None
+
+    def read(self) -> str | None:
+        """Return the key, or None if there is none; a blank one is none."""
+        try:
+            if self.file is not None:
+                with open(os.path.expanduser(self.file), encoding="utf-8") as file:
+                    key = file.read().strip()
+            else:
+                key = os.environ.get(self.variable or "", "").strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return key if key and _header_safe(key) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One provider as it was chosen. Printing it shows names of headers only."""
+
+    base_url: str
+    key: KeySource
+    model: str
+    stream: bool
+    system_prompt: str | None = field(repr=False)
+    max_output_tokens: int | None
+    max_history_turns: int | None
+    headers: Mapping[str, str] = field(repr=False)
+    request_fields: FrozenDict = field(repr=False)
+    timeout_ms: int | None
+    receive_timeout_ms: int | None
+    connect_timeout_ms: int | None
+
+    @property
+    def local(self) -> bool:
+        """Whether the provider is on this machine, where a key is not needed."""
+        return is_loopback(urlsplit(self.base_url).hostname or "")
+
+
+def read_endpoint(
+    declared: tuple[Declared, ...],
+    more_fields: Option[FrozenDict],
+    options: FrozenDict,
+    *,
+    key_variable: str,
+    url: str,
+) -> tuple[Endpoint, Chosen] | Failed:
+    """Return the endpoint that *options* choose, or the first refusal.
+
+    *declared* are the provider's own options, *more_fields* its `request_fields`. The
+    key is looked for last: in *key_variable* unless an option names another place.
+    """
+    chosen = read_options((*SHARED, *declared, more_fields), options)
+    if isinstance(chosen, Failed):
+        return chosen
+    if API_KEY_ENV.of(chosen) and API_KEY_FILE.of(chosen):
+        return refuse(
+            "conflicting_options",
+            "api_key_file",
+            "options api_key_env and api_key_file cannot both be given",
+        )
+    model = MODEL.of(chosen)
+    if model is None:
+        return refuse("invalid_option", "model", "option model must be given")
+    endpoint = Endpoint(
+        BASE_URL.of(chosen) or url,
+        KeySource(API_KEY_ENV.of(chosen) or key_variable, API_KEY_FILE.of(chosen)),
+        model,
+        STREAM.of(chosen),
+        SYSTEM_PROMPT.of(chosen),
+        MAX_OUTPUT_TOKENS.of(chosen),
+        MAX_HISTORY_TURNS.of(chosen),
+        HEADERS.of(chosen),
+        more_fields.of(chosen),
+        TIMEOUT_MS.of(chosen),
+        RECEIVE_MS.of(chosen),
+        CONNECT_MS.of(chosen),
+    )
+    if endpoint.key.read() is None and not endpoint.local:
+        return Failed(FrozenDict({"code": "missing_key", "message": _missing(endpoint.key)}))
+    return endpoint, chosen
+
+
+def _missing(key: KeySource) -> str:
+    if key.file is not None:
+        return "the file named by option api_key_file holds no key that can be sent"
+    return f"the environment variable {key.variable} holds no key that can be sent"

@@ -1,0 +1,206 @@
+"""One turn as one HTTP request: from a request and a fold of the answer to events.
+
+What differs between providers is a `Fold`: how their stream becomes text, what
+their finished answer means, and which refusals are special. Everything else, and
+every failure that is not the provider's word, is here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Protocol
+
+from genagent_backends.endpoints import Endpoint
+from genagent_backends.failures import error_event, from_status
+from genagent_backends.foreign import json_value, text_at
+from genagent_backends.sse import SseEvent, SseReader, SseTooLong
+from genagent_backends.transport import (
+    USER_AGENT,
+    Answer,
+    Connections,
+    Request,
+    TransportProblem,
+)
+from genagent_protocol.events import Event
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import BackendError
+
+#: How long a refusal's JSON may be to be kept whole.
+RAW_JSON_BYTES = 65_536
+#: How much of another body is kept for the eyes of a person.
+RAW_TEXT_CHARACTERS = 8_192
+
+
+class Fold(Protocol):
+    """Makes events of one answer. It never raises, whatever the answer holds."""
+
+    @property
+    def provider(self) -> str:
+        """Whose answer it is, as a failure names it."""
+        ...
+
+    @property
+    def known(self) -> Mapping[str, Plain]:
+        """What the data of any terminal event tells, such as the session id."""
+        ...
+
+    def said(self, said: FrozenDict) -> Iterator[Event]:
+        """Yield what one event of the stream says."""
+        ...
+
+    def finished(self) -> bool:
+        """Return whether the stream has come to its own end."""
+        ...
+
+    def closed(self) -> bool:
+        """Return whether the stream may stop here, although its own end did not come."""
+        ...
+
+    def ending(self) -> Iterator[Event]:
+        """Yield how the stream that has come to its end was: usage, and the terminal event."""
+        ...
+
+    def whole(self, answer: FrozenDict) -> Iterator[Event]:
+        """Yield everything that an answer in one piece says, the terminal event last."""
+        ...
+
+    def refused(self, error: BackendError) -> BackendError:
+        """Return what the refusal of the request means here; usually just that."""
+        ...
+
+
+def request(
+    endpoint: Endpoint,
+    path: str,
+    body: Mapping[str, object],
+    authenticate: Callable[[str], Mapping[str, str]],
+    more_headers: Mapping[str, str] | None = None,
+) -> Request:
+    """Return the request of one turn; *authenticate* makes header fields of a key."""
+    key = endpoint.key.read()
+    headers = {
+        **endpoint.headers,
+        **(more_headers or {}),
+        **(authenticate(key) if key is not None else {}),
+        "content-type": "application/json",
+        "accept": "text/event-stream, application/json",
+        "accept-encoding": "identity",
+        "user-agent": USER_AGENT,
+    }
+    merged = {**endpoint.request_fields, **body}
+    return Request(endpoint.base_url + path, headers, json.dumps(merged).encode())
+
+
+def bearer(key: str) -> Mapping[str, str]:
+    """Return the header field in which most providers want their key."""
+    return {"authorization": f"Bearer {key}"}
+
+
+async def converse(
+    connections: Connections, endpoint: Endpoint, sent: Request, fold: Fold
+) -> AsyncGenerator[Event, None]:
+    """Yield the events of one turn, the terminal one last. Nothing is tried twice.
+
+    Cancelling or closing this closes the connection.
+    """
+    try:
+        async with (
+            connections.post(endpoint, sent) as answer,
+            aclosing(_events(answer, fold)) as events,
+        ):
+            async for event in events:
+                yield event
+                if event.terminal:
+                    return
+    except TransportProblem as problem:
+        yield error_event(_transport(fold.provider, problem), fold.known)
+
+
+async def _events(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
+    if not 200 <= answer.status < 300:
+        yield error_event(fold.refused(await _refusal(answer, fold.provider)), fold.known)
+    elif answer.streamed:
+        async with aclosing(_streamed(answer, fold)) as events:
+            async for event in events:
+                yield event
+    else:
+        body = json_value(await answer.body())
+        if isinstance(body, FrozenDict):
+            for event in fold.whole(body):
+                yield event
+        else:
+            yield error_event(_invalid(fold.provider, answer, body), fold.known)
+
+
+async def _streamed(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
+    async with aclosing(_received(answer)) as received:
+        async for sse in received:
+            for event in _said(sse, fold):
+                yield event
+            # What comes after the end means nothing, in the same chunk or in the next.
+            if fold.finished():
+                break
+    if not fold.finished() and not fold.closed():
+        raise TransportProblem("transport", "the stream ended before its end", retryable=True)
+    for event in fold.ending():
+        yield event
+
+
+async def _received(answer: Answer) -> AsyncGenerator[SseEvent, None]:
+    reader = SseReader()
+    async with aclosing(answer.chunks()) as chunks:
+        async for chunk in chunks:
+            try:
+                for sse in reader.feed(chunk):
+                    yield sse
+            except SseTooLong as error:
+                raise TransportProblem("line_too_long", str(error), retryable=False) from None
+
+
+def _said(sse: SseEvent, fold: Fold) -> Iterator[Event]:
+    said = json_value(sse.data)
+    if isinstance(said, FrozenDict):
+        yield from fold.said(said)
+    elif sse.data.strip() == "[DONE]":
+        yield from fold.said(FrozenDict({"type": "[DONE]"}))
+
+
+async def _refusal(answer: Answer, provider: str) -> BackendError:
+    try:
+        body = await answer.body()
+    except TransportProblem:
+        body = b""  # the status alone says enough
+    parsed = json_value(body) if len(body) <= RAW_JSON_BYTES else ValueError("too long")
+    raw = _text(body) if isinstance(parsed, ValueError) else parsed
+    error = raw.get("error") if isinstance(raw, FrozenDict) else None
+    said = error if isinstance(error, str) else text_at(error, "message")
+    return from_status(
+        provider,
+        answer.status,
+        message=said or text_at(raw, "message") or f"{provider} answered {answer.status}",
+        retry_after=answer.retry_after,
+        raw=raw,
+    )
+
+
+def _invalid(provider: str, answer: Answer, body: Plain | ValueError) -> BackendError:
+    return BackendError(
+        provider=provider,
+        kind="invalid_response",
+        retryable=False,
+        status=answer.status,
+        message=f"{provider} answered with something that is no JSON object",
+        raw=None if isinstance(body, ValueError) else body,
+    )
+
+
+def _transport(provider: str, problem: TransportProblem) -> BackendError:
+    return BackendError(
+        provider=provider, kind=problem.kind, retryable=problem.retryable, message=str(problem)
+    )
+
+
+def _text(body: bytes) -> str:
+    return body[: 4 * RAW_TEXT_CHARACTERS].decode("utf-8", "replace")[:RAW_TEXT_CHARACTERS]

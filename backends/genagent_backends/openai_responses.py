@@ -1,0 +1,177 @@
+"""What the Responses API answers: a fold from its stream, or its whole answer, to events.
+
+It never raises, whatever arrives. The stream's last event carries the whole
+response, which alone says how it was; what was streamed before is only shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from genagent_backends.failures import error_event, kind_of_status
+from genagent_backends.foreign import at, counters, items_at, text_at
+from genagent_protocol.events import Event, event
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import BackendError
+
+PROVIDER = "openai"
+LAST_EVENTS = frozenset({"response.completed", "response.failed", "response.incomplete"})
+LOST_CHAIN = "previous_response_not_found"
+TOO_LONG = frozenset({"context_length_exceeded", "context_window_exceeded"})
+#: The status that an error would have had, if it had come before the stream.
+STATUS_OF_ERRORS = {
+    "server_error": 500,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "invalid_api_key": 401,
+    "invalid_prompt": 400,
+}
+
+
+class OpenAIFold:
+    """One answer. *lose* is called if it tells that an established conversation is lost."""
+
+    provider = PROVIDER
+
+    def __init__(self, session_id: str, *, established: bool, lose: Callable[[], None]) -> None:
+        self.known: Mapping[str, Plain] = {"session_id": session_id}
+        self._established = established
+        self._lose = lose
+        self._response: FrozenDict | None = None
+        self._error: FrozenDict | None = None
+
+    def said(self, said: FrozenDict) -> Iterator[Event]:
+        """Yield what one event of the stream says."""
+        kind = said.get("type")
+        if kind == "response.output_text.delta":
+            if piece := text_at(said, "delta"):
+                yield event("text", {"text": piece})
+        elif kind in LAST_EVENTS:
+            response = at(said, "response")
+            self._response = response if isinstance(response, FrozenDict) else FrozenDict()
+        elif kind == "error":
+            self._error = said
+
+    def finished(self) -> bool:
+        """Return whether the stream has come to its own end."""
+        return self._response is not None or self._error is not None
+
+    def closed(self) -> bool:
+        """Return whether the stream may stop here; without its end nothing is certain."""
+        return False
+
+    def ending(self) -> Iterator[Event]:
+        """Yield how the stream ended."""
+        if self._response is not None:
+            yield from self._judged(self._response)
+        elif self._error is not None:
+            inner = at(self._error, "error")
+            error = inner if isinstance(inner, FrozenDict) else self._error
+            yield error_event(self._lost_or(_error_in(error, self._error)), self.known)
+
+    def whole(self, answer: FrozenDict) -> Iterator[Event]:
+        """Yield everything that an answer in one piece says."""
+        if text := _text(answer):
+            yield event("text", {"text": text})
+        yield from self._judged(answer)
+
+    def refused(self, error: BackendError) -> BackendError:
+        """Return the refusal, or that the conversation is lost."""
+        return self._lost_or(error)
+
+    def _lost_or(self, error: BackendError) -> BackendError:
+        code = text_at(error.raw, "error", "code") or text_at(error.raw, "code")
+        lost = (error.status in (None, 400, 404) and code == LOST_CHAIN) or (
+            error.status in (None, 400) and code in TOO_LONG
+        )
+        if not lost or not self._established:
+            return error
+        self._lose()
+        return BackendError(
+            provider=PROVIDER,
+            kind="conversation_lost",
+            retryable=False,
+            status=error.status,
+            message=f"{error.message}; the next prompt begins a new conversation",
+            raw=error.raw,
+        )
+
+    def _judged(self, response: FrozenDict) -> Iterator[Event]:
+        used = _usage(response)
+        if used:
+            yield event("usage", used)
+        told = {
+            **self.known,
+            "model": response.get("model"),
+            "response_id": response.get("id"),
+            "status": response.get("status"),
+        }
+        failure = _failure(response)
+        if failure is None:
+            yield event("result", {**told, "text": _text(response), "raw": response})
+        else:
+            yield error_event(self._lost_or(failure), told)
+
+
+def _failure(response: FrozenDict) -> BackendError | None:
+    """Return why *response* is no answer, or None if it is one."""
+    status = text_at(response, "status")
+    match status:
+        case "completed":
+            refusal = _refusal(response)
+            return None if refusal is None else _no_answer("refusal", refusal, response)
+        case "failed":
+            error = at(response, "error")
+            inner = error if isinstance(error, FrozenDict) else FrozenDict()
+            failed = _error_in(inner, response)
+            return _no_answer(
+                "response_failed", failed.message, response, retryable=failed.retryable
+            )
+        case "incomplete":
+            why = text_at(response, "incomplete_details", "reason") or "no stated reason"
+            return _no_answer("response_incomplete", f"the answer was cut off: {why}", response)
+        case _:
+            said = f"the response has the status {status or 'none'}"
+            return _no_answer("unexpected_response_status", said, response)
+
+
+def _no_answer(
+    kind: str, message: str, raw: FrozenDict, *, retryable: bool = False
+) -> BackendError:
+    return BackendError(provider=PROVIDER, kind=kind, retryable=retryable, message=message, raw=raw)
+
+
+def _error_in(error: FrozenDict, raw: FrozenDict) -> BackendError:
+    status = STATUS_OF_ERRORS.get(text_at(error, "code") or text_at(error, "type") or "")
+    return BackendError(
+        provider=PROVIDER,
+        kind="provider_error" if status is None else kind_of_status(status),
+        retryable=status is not None and (status == 429 or status >= 500),
+        message=text_at(error, "message") or "the stream ended in an error",
+        raw=raw,
+    )
+
+
+def _parts(response: FrozenDict, kind: str, field: str) -> Iterator[str]:
+    for item in items_at(response, "output"):
+        if item.get("type") == "message":
+            for part in items_at(item, "content"):
+                if part.get("type") == kind:
+                    yield text_at(part, field) or ""
+
+
+def _text(response: FrozenDict) -> str:
+    return "".join(_parts(response, "output_text", "text"))
+
+
+def _refusal(response: FrozenDict) -> str | None:
+    return next(_parts(response, "refusal", "refusal"), None)
+
+
+def _usage(response: FrozenDict) -> dict[str, Plain]:
+    usage = response.get("usage")
+    return {
+        **counters(usage, ("input_tokens", "output_tokens", "total_tokens")),
+        **counters(at(usage, "output_tokens_details"), ("reasoning_tokens",)),
+        **counters(at(usage, "input_tokens_details"), {"cached_tokens": "cached_input_tokens"}),
+    }

@@ -1,0 +1,184 @@
+"""One HTTP request to a provider: no retries, no redirects, bounded in time and size.
+
+The only module that knows the HTTP library. A connection lives for one request:
+each turn may have an event loop of its own. What goes wrong on the way is raised
+as one exception that says whether trying again may help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+
+try:
+    import httpx2
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "this backend needs httpx2: pip install 'genagentd[http]'", name="httpx2"
+    ) from None
+
+from genagent_backends.endpoints import Endpoint
+
+#: The longest body that is read when it is no stream.
+MAX_BODY_BYTES = 16 * 1024 * 1024
+USER_AGENT = "genagent-backends"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is sent. Printing it shows the address only."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+class TransportProblem(Exception):
+    """The answer did not come, or not to its end. Its text never has anything of the request."""
+
+    def __init__(self, kind: str, message: str, *, retryable: bool) -> None:
+        self.kind = kind
+        self.retryable = retryable
+        super().__init__(message)
+
+
+class Answer:
+    """A provider's answer, whose head has arrived."""
+
+    def __init__(self, response: httpx2.Response, endpoint: Endpoint, until: float | None) -> None:
+        self._response = response
+        self._endpoint = endpoint
+        self._until = until
+        self.status = response.status_code
+        self.retry_after: str | None = response.headers.get("retry-after")
+        content_type: str = response.headers.get("content-type", "")
+        self.streamed = content_type.partition(";")[0].strip().lower() == "text/event-stream"
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives.
+
+        Raises:
+            TransportProblem: it did not come to its end.
+        """
+        incoming = self._response.aiter_bytes()
+        assert isinstance(incoming, AsyncGenerator)
+        async with aclosing(incoming):
+            while (chunk := await self._next(incoming)) is not None:
+                yield chunk
+
+    async def _next(self, incoming: AsyncIterator[bytes]) -> bytes | None:
+        # The clock runs only while we wait: a slow consumer is not cancelled by it.
+        with _problems(self._endpoint):
+            async with asyncio.timeout_at(self._until):
+                return await anext(incoming, None)
+
+    async def body(self) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            TransportProblem: it did not come to its end, or is larger than any answer.
+        """
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise TransportProblem(
+                    "invalid_response",
+                    f"the answer is longer than {MAX_BODY_BYTES} bytes",
+                    retryable=False,
+                )
+        return bytes(body)
+
+
+class _problems:  # noqa: N801  # used like a keyword
+    """Turns what the HTTP library raises into `TransportProblem`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        match error:
+            case httpx2.ReadTimeout():
+                limit = self._endpoint.receive_timeout_ms
+                raise TransportProblem(
+                    "idle_timeout", f"nothing was received for {limit} ms", retryable=True
+                ) from None
+            case TimeoutError():
+                limit = self._endpoint.timeout_ms
+                raise TransportProblem(
+                    "timeout", f"the answer was not complete within {limit} ms", retryable=False
+                ) from None
+            case httpx2.TimeoutException():
+                limit = self._endpoint.connect_timeout_ms
+                raise TransportProblem(
+                    "transport", f"no connection within {limit} ms", retryable=True
+                ) from None
+            case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
+                raise TransportProblem(
+                    "transport", "the connection was closed before the answer", retryable=True
+                ) from None
+            case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
+                raise TransportProblem(
+                    "transport", f"the request failed: {type(error).__name__}", retryable=False
+                ) from None
+
+
+class Connections:
+    """What requests of one session share: the trusted certificates, loaded once."""
+
+    def __init__(self) -> None:
+        self._certificates: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:
+        return "Connections()"
+
+    def _verified(self, endpoint: Endpoint) -> ssl.SSLContext | bool:
+        if not endpoint.base_url.startswith("https"):
+            return False  # there is nothing to verify, and loading certificates is slow
+        if self._certificates is None:
+            self._certificates = httpx2.create_ssl_context()
+        return self._certificates
+
+    @asynccontextmanager
+    async def post(self, endpoint: Endpoint, request: Request) -> AsyncIterator[Answer]:
+        """Send *request* and yield the answer, whose head has arrived.
+
+        Raises:
+            TransportProblem: no answer came, or not to its end.
+        """
+        timeout = httpx2.Timeout(
+            connect=_seconds(endpoint.connect_timeout_ms),
+            read=_seconds(endpoint.receive_timeout_ms),
+            write=_seconds(endpoint.receive_timeout_ms),
+            pool=None,
+        )
+        limit = _seconds(endpoint.timeout_ms)
+        until = None if limit is None else asyncio.get_running_loop().time() + limit
+        client = httpx2.AsyncClient(
+            verify=self._verified(endpoint),
+            timeout=timeout,
+            follow_redirects=False,
+            # No proxy between us and this machine.
+            trust_env=not endpoint.local,
+        )
+        async with client:
+            with _problems(endpoint):
+                message = client.build_request(
+                    "POST", request.url, headers=dict(request.headers), content=request.body
+                )
+                async with asyncio.timeout_at(until):
+                    response = await client.send(message, stream=True)
+            try:
+                yield Answer(response, endpoint, until)
+            finally:
+                await response.aclose()
+
+
+def _seconds(duration_ms: int | None) -> float | None:
+    return None if duration_ms is None else duration_ms / 1000

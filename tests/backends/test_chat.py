@@ -1,0 +1,194 @@
+"""Chat Completions: servers differ, and every one of them is understood."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genagent_backends.base import Failed
+from genagent_backends.chat import ChatBackend
+from genagent_backends.chat_completions import ChatFold
+from genagent_backends.failures import failure_of
+from genagent_backends.rehearsal import Rehearsed, rehearse
+from genagent_protocol.plain import FrozenDict, Plain, freeze
+from genagent_protocol.reasons import BackendError
+from support.fake_provider import Answer, FakeProvider, Received, Says, Sends, stream_of
+
+
+async def asked(
+    *answers: Answer, prompts: tuple[str, ...] = ("hi",), **options: Any
+) -> tuple[list[Rehearsed], list[Received]]:
+    async with FakeProvider(*answers) as provider:
+        frozen = freeze({"model": "m", "base_url": provider.base_url, **options})
+        assert isinstance(frozen, FrozenDict)
+        session = ChatBackend().start_session(frozen)
+        assert not isinstance(session, Failed), session
+        done: list[Rehearsed] = []
+        for prompt in prompts:
+            done.append(await rehearse(ChatBackend(), session, prompt))
+            session = done[-1].session
+        return done, provider.requests
+
+
+def failure(done: Rehearsed) -> BackendError:
+    assert done.terminal is not None
+    reason = failure_of(done.terminal)
+    assert isinstance(reason, BackendError), done.terminal
+    return reason
+
+
+def chunk(content: str | None = None, stop: str | None = None, **more: Any) -> dict[str, Any]:
+    delta = {} if content is None else {"content": content}
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": stop}], **more}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("says", "kind"),
+    [
+        (Says(stop="stop"), None),
+        (Says(stop="length"), "response_incomplete"),
+        (Says(stop="content_filter"), "refusal"),
+        (Says(refusal="I will not", pieces=()), "refusal"),
+        (Says(stop="tool_calls"), "unexpected_stop_reason"),
+        (Says(stop="something_new"), "unexpected_stop_reason"),
+    ],
+    ids=lambda value: getattr(value, "stop", value) or "refused",
+)
+async def test_only_a_finished_answer_is_one(says: Says, kind: str | None, stream: bool) -> None:
+    """Half an answer, or a refusal, must not pass for one."""
+    [done], _ = await asked(says, stream=stream)
+
+    assert done.kinds[-2:] == ["usage", "error" if kind else "result"]
+    if kind:
+        assert failure(done).kind == kind
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [chunk("hi"), chunk(stop="stop"), "[DONE]"],
+        [chunk("hi", "stop"), "[DONE]"],
+        [chunk("hi", "stop")],
+        [chunk("hi"), "[DONE]"],
+        [chunk("hi", "eos"), "[DONE]"],
+        [chunk("hi", "stop"), {"choices": [], "usage": {"prompt_tokens": 1}}, "[DONE]"],
+        [chunk("hi", "stop", usage={"prompt_tokens": 1}), "[DONE]"],
+        [chunk("hi", "stop", usage=None), "[DONE]"],
+        ["not json", chunk("hi", "stop"), "[DONE]"],
+    ],
+    ids=range(9),
+)
+async def test_every_way_to_end_a_stream_is_understood(events: list[Any]) -> None:
+    """With or without a reason, a closing mark, or a chunk of its own for usage."""
+    [done], _ = await asked(stream_of(*events))
+
+    assert done.text == "hi"
+    assert done.terminal is not None
+    assert done.terminal.kind == "result"
+
+
+async def test_only_the_first_choice_counts() -> None:
+    """Two answers at once would be mixed up."""
+    both = {
+        "choices": [
+            {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"},
+            {"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"},
+        ]
+    }
+    [done], _ = await asked(stream_of(both, "[DONE]"))
+
+    assert done.text == "a"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable", "message"),
+    [
+        ({"code": 429, "message": "slow down"}, "rate_limited", True, "slow down"),
+        ({"status": 503, "message": "busy"}, "server_error", True, "busy"),
+        ({"code": "odd", "message": "m"}, "provider_error", False, "m"),
+        ("just text", "provider_error", False, "just text"),
+    ],
+)
+async def test_an_error_in_the_stream_ends_it(
+    error: Any, kind: str, retryable: bool, message: str
+) -> None:
+    """Servers that fail in the middle say so in the stream."""
+    [done], _ = await asked(stream_of(chunk("par"), {"error": error}, chunk("tial", "stop")))
+
+    assert (failure(done).kind, failure(done).retryable) == (kind, retryable)
+    assert failure(done).message == message
+    assert done.kinds == ["text", "error"]
+
+
+async def test_options_of_its_own_are_on_every_request() -> None:
+    """And servers that know neither can be spared both."""
+    _, usual = await asked(Says(), prompts=("one", "two"), max_output_tokens=9)
+    _, spared = await asked(
+        Says(), stream_usage=False, max_output_tokens=9, max_tokens_field="max_completion_tokens"
+    )
+    _, whole = await asked(Says(), stream=False)
+
+    for request in usual:
+        assert request.path == "/v1/chat/completions"
+        assert request.body["stream_options"] == {"include_usage": True}
+        assert request.body["max_tokens"] == 9
+    assert "stream_options" not in spared[0].body
+    assert spared[0].body["max_completion_tokens"] == 9
+    assert "stream_options" not in whole[0].body
+
+
+async def test_the_system_prompt_comes_first_and_is_no_part_of_the_history() -> None:
+    """It would be repeated with every turn."""
+    _, requests = await asked(
+        Says(), prompts=("one", "two"), system_prompt="be brief", max_history_turns=0
+    )
+
+    assert requests[1].body["messages"] == [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "two"},
+    ]
+
+
+async def test_an_answer_without_choices_is_none() -> None:
+    """Some servers report their failures with the status 200."""
+    body = json.dumps({"object": "error", "message": "no such model"}).encode()
+    [done], _ = await asked(Sends(headers={"content-type": "application/json"}, body=body))
+
+    assert failure(done).kind == "invalid_response"
+
+
+VALUES: st.SearchStrategy[Plain] = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3),
+    lambda children: (
+        st.lists(children, max_size=3).map(tuple)
+        | st.dictionaries(
+            st.sampled_from(["delta", "message", "content", "finish_reason", "refusal"]),
+            children,
+            max_size=4,
+        ).map(FrozenDict)
+    ),
+    max_leaves=10,
+)
+ANSWERS = st.dictionaries(
+    st.sampled_from(["choices", "usage", "error", "model", "id", "type"]), VALUES
+).map(FrozenDict)
+
+
+@given(said=st.lists(ANSWERS, max_size=4), whole=ANSWERS)
+def test_any_answer_becomes_events_and_never_an_exception(
+    said: list[FrozenDict], whole: FrozenDict
+) -> None:
+    """There are many servers, and many mistakes."""
+    fold = ChatFold("s")
+    events = [event for each in said for event in fold.said(each)]
+    events += fold.ending()
+    other = list(ChatFold("s").whole(whole))
+
+    assert [event.terminal for event in events].count(True) == 1
+    assert events[-1].terminal
+    assert other[-1].terminal

@@ -1,0 +1,225 @@
+"""Where requests go, who we are there, and that a key is seen by nobody else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from genagent_backends.anthropic import AnthropicBackend
+from genagent_backends.base import Backend, Failed
+from genagent_backends.chat import ChatBackend
+from genagent_backends.endpoints import KeySource, base_url, header_fields, is_loopback
+from genagent_backends.openai import OpenAIBackend
+from genagent_backends.options import BadValue
+from genagent_backends.rehearsal import settled
+from genagent_protocol.plain import FrozenDict, freeze
+
+BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
+VARIABLES = {
+    AnthropicBackend: "ANTHROPIC_API_KEY",
+    OpenAIBackend: "OPENAI_API_KEY",
+    ChatBackend: "OPENAI_API_KEY",
+}
+
+
+async def start(backend: type[Backend], **options: object) -> object:
+    frozen = freeze({"model": "m", **options})
+    assert isinstance(frozen, FrozenDict)
+    return await settled(backend().start_session(frozen))
+
+
+def code(answer: object) -> tuple[object, object]:
+    assert isinstance(answer, Failed), answer
+    assert isinstance(answer.reason, FrozenDict)
+    return answer.reason["code"], answer.reason.get("option")
+
+
+@pytest.mark.parametrize(
+    ("url", "kept"),
+    [
+        ("https://api.example.com/v1/", "https://api.example.com/v1"),
+        ("https://api.example.com:8443", "https://api.example.com:8443"),
+        ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1"),
+        ("http://127.9.9.9", "http://127.9.9.9"),
+        ("http://localhost:1", "http://localhost:1"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_https_is_taken_and_http_on_this_machine(url: str, kept: str) -> None:
+    """A model of one's own has no certificate."""
+    assert base_url(url) == kept
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://api.example.com",
+        "http://127.0.0.1.example.com",
+        "http://localhost.example.com",
+        "http://0.0.0.0",
+        "http://10.0.0.1",
+        "https://user@api.example.com",
+        "https://user:pass@api.example.com",
+        "https://@api.example.com",
+        "https://api.example.com?key=x",
+        "https://api.example.com#x",
+        "https://api.example.com\n",
+        "https://api.example.com\\@evil",
+        "ftp://api.example.com",
+        "file:///etc/passwd",
+        "api.example.com",
+        "https://",
+        "https://[::1",
+        "https://host:port",
+        "",
+        7,
+    ],
+)
+def test_everything_else_is_refused(url: str | int) -> None:
+    """The key and the conversation would go there."""
+    with pytest.raises(BadValue):
+        base_url(url)
+
+
+def test_only_certain_names_are_this_machine() -> None:
+    """A name that merely looks so may be anywhere."""
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "::1")))
+    assert not any(map(is_loopback, ("localhost.", "", "127.1.example", "example.com", "::2")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Authorization", "x-API-key", "anthropic-version", "Content-Type", "Host", "Content-Length"],
+)
+def test_headers_that_name_us_or_frame_the_message_cannot_be_set(name: str) -> None:
+    """Another key, or another length, would be sent in silence."""
+    with pytest.raises(BadValue, match=name.lower()):
+        header_fields(FrozenDict({name: "x"}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"bad name": "x"},
+        {"": "x"},
+        {"x:y": "x"},
+        {"x": "a\r\nb: c"},
+        {"x": "ä"},
+        {"x": ""},
+        {"x": " padded"},
+        {"x": 1},
+        {"X-One": "a", "x-one": "b"},
+    ],
+)
+def test_malformed_headers_are_refused(fields: dict[str, str | int]) -> None:
+    """A line break in one would be a header of its own."""
+    with pytest.raises(BadValue):
+        header_fields(FrozenDict(fields))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("key", [None, "", "   ", "two\nlines", "schlüssel"])
+async def test_without_a_key_the_start_fails(
+    backend: type[Backend], key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the first prompt, hours later."""
+    monkeypatch.delenv(VARIABLES[backend], raising=False)
+    if key is not None:
+        monkeypatch.setenv(VARIABLES[backend], key)
+
+    assert code(await start(backend)) == ("missing_key", None)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_options_are_judged_before_the_key_is_looked_for(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typing error is a typing error, with a key or without."""
+    monkeypatch.delenv(VARIABLES[backend], raising=False)
+
+    assert code(await start(backend, modle="x")) == ("unknown_option", "modle")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_server_on_this_machine_needs_no_key(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Local models rarely have one."""
+    monkeypatch.delenv(VARIABLES[backend], raising=False)
+    answer = await start(backend, base_url="http://127.0.0.1:9/v1")
+
+    assert not isinstance(answer, Failed)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_e094_the_key_is_in_no_session(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Sessions are printed; what they do not hold they cannot show."""
+    monkeypatch.setenv("MY_KEY", "canary-env")
+    file = tmp_path / "key"
+    file.write_text("canary-file\n")
+    by_name = await start(
+        backend,
+        api_key_env="MY_KEY",
+        headers={"x-team": "canary-header"},
+        system_prompt="canary-system",
+        request_fields={"user": "canary-field"},
+    )
+    by_file = await start(backend, api_key_file=str(file))
+
+    assert not isinstance(by_name, Failed)
+    assert not isinstance(by_file, Failed)
+    assert "canary" not in repr(by_name) + repr(by_file)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"api_key": "sk-canary"}, ("unsupported_option", "api_key")),
+        ({"api_key_env": "sk-canary"}, ("invalid_option", "api_key_env")),
+        ({"api_key_env": "A", "api_key_file": "/b"}, ("conflicting_options", "api_key_file")),
+        ({"api_key_file": "/no/such/file"}, ("missing_key", None)),
+        ({"model": None}, ("invalid_option", "model")),
+        ({"base_url": "http://example.com"}, ("invalid_option", "base_url")),
+        ({"headers": {"host": "x"}}, ("invalid_option", "headers")),
+        ({"request_fields": {"model": "x"}}, ("invalid_option", "request_fields")),
+        ({"request_fields": {"stream": True}}, ("invalid_option", "request_fields")),
+        ({"max_output_tokens": 0}, ("invalid_option", "max_output_tokens")),
+        ({"receive_timeout_ms": -1}, ("invalid_option", "receive_timeout_ms")),
+        ({"tools": ["x"]}, ("unsupported_option", "tools")),
+    ],
+)
+async def test_a_bad_option_refuses_the_start(
+    backend: type[Backend], options: dict[str, object], expected: tuple[object, object]
+) -> None:
+    """And a key in the wrong place is not repeated."""
+    answer = await start(backend, **options)
+
+    assert code(answer) == expected
+    assert "canary" not in repr(answer)
+
+
+def test_a_key_can_be_changed_while_the_agent_lives(tmp_path: Path) -> None:
+    """It is looked up for every request."""
+    file = tmp_path / "key"
+    file.write_text("first\n")
+    source = KeySource(file=str(file))
+    before = source.read()
+    file.write_text("second")
+
+    assert (before, source.read()) == ("first", "second")
+
+
+@pytest.mark.parametrize("module", ["anthropic", "openai", "chat"])
+def test_without_the_library_the_import_says_what_to_install(module: str) -> None:
+    """The extra is optional, and its absence must explain itself."""
+    code = f"import sys; sys.modules['httpx2'] = None\nimport genagent_backends.{module}"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert "pip install 'genagentd[http]'" in ended.stderr
+    assert ended.returncode == 1

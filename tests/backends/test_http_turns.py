@@ -1,0 +1,454 @@
+"""A turn that is an HTTP request: the same for all three dialects, and it always ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from genagent_backends import http_turns, transport
+from genagent_backends.anthropic import AnthropicBackend
+from genagent_backends.base import Backend, Failed, Session
+from genagent_backends.chat import ChatBackend
+from genagent_backends.failures import failure_of
+from genagent_backends.openai import OpenAIBackend
+from genagent_backends.rehearsal import Rehearsed, rehearse, settled
+from genagent_backends.sse import SseReader
+from genagent_protocol.events import Event
+from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.reasons import BackendError
+from support.fake_provider import Answer, FakeProvider, Says, Sends, refuses
+
+BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+HTML = Sends(headers={"content-type": "text/html"}, body=b"<html>Sign in</html>")
+
+
+async def started(backend: type[Backend], provider: FakeProvider, **options: object) -> Session:
+    frozen = freeze({"model": "m", "base_url": provider.base_url, **options})
+    assert isinstance(frozen, FrozenDict)
+    session = await settled(backend().start_session(frozen))
+    assert not isinstance(session, Failed), session
+    return session
+
+
+async def asked(
+    backend: type[Backend],
+    *answers: Answer,
+    prompts: tuple[str, ...] = ("hi",),
+    **options: object,
+) -> tuple[list[Rehearsed], FakeProvider]:
+    async with FakeProvider(*answers) as provider:
+        session = await started(backend, provider, **options)
+        done: list[Rehearsed] = []
+        for prompt in prompts:
+            done.append(await rehearse(backend(), session, prompt))
+            session = done[-1].session
+        return done, provider
+
+
+def failure(done: Rehearsed) -> BackendError:
+    assert done.terminal is not None
+    reason = failure_of(done.terminal)
+    assert isinstance(reason, BackendError), done.terminal
+    return reason
+
+
+def spoken(provider: FakeProvider) -> list[list[tuple[object, object]]]:
+    """Return the roles and texts of each request's conversation."""
+    bodies = [request.body for request in provider.requests]
+    found: list[list[tuple[object, object]]] = []
+    for body in bodies:
+        messages: Any = body.get("messages", body.get("input"))
+        found.append([(m.get("role"), _plainly(m.get("content"))) for m in messages])
+    return found
+
+
+def _plainly(content: Any) -> object:
+    return content if isinstance(content, str) else content[-1]["text"]
+
+
+@each_backend
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("cut", [None, 1, 5])
+async def test_an_answer_becomes_text_usage_and_a_result(
+    backend: type[Backend], stream: bool, cut: int | None
+) -> None:
+    """However it is sent and cut, also inside a character."""
+    [done], _ = await asked(backend, Says(pieces=("Grüß", "e, 世", "界"), cut=cut), stream=stream)
+
+    assert done.text == "Grüße, 世界"
+    assert done.kinds == ["text"] * (3 if stream else 1) + ["usage", "result"]
+    assert done.usage is not None
+    assert (done.usage["input_tokens"], done.usage["output_tokens"]) == (7, 3)
+    assert done.terminal is not None
+    assert done.terminal.data["model"] == "fake-model"
+
+
+@each_backend
+async def test_a_server_that_does_not_stream_is_understood_too(backend: type[Backend]) -> None:
+    """What was asked for is not always what comes."""
+    async with FakeProvider(Says()) as provider:
+        session = await started(backend, provider, stream=False)
+        whole = await rehearse(backend(), session, "hi")
+        body = json.dumps({"stream": True, **_whole(backend)}).encode()
+        provider.answers = [Sends(headers={"content-type": "application/json"}, body=body)]
+        streaming = await started(backend, provider)
+        assert (await rehearse(backend(), streaming, "hi")).text == whole.text
+
+
+def _whole(backend: type[Backend]) -> dict[str, object]:
+    from support import fake_provider
+
+    render: dict[type[Backend], Callable[[Says], fake_provider.Rendered]] = {
+        AnthropicBackend: fake_provider.messages,
+        OpenAIBackend: fake_provider.responses,
+        ChatBackend: fake_provider.chat,
+    }
+    return render[backend](Says())[0]
+
+
+@each_backend
+async def test_events_arrive_while_the_answer_is_being_said(backend: type[Backend]) -> None:
+    """Whoever watches must not have to wait for the end."""
+    silent = await _first_half(backend)
+    async with FakeProvider(silent) as provider:
+        session = await started(backend, provider)
+        said = asyncio.Event()
+        running = asyncio.create_task(
+            rehearse(backend(), session, "hi", on_event=lambda _event: said.set())
+        )
+        await asyncio.wait_for(said.wait(), 5)
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait({running})
+
+
+async def _first_half(backend: type[Backend]) -> Sends:
+    """Return an answer that falls silent after its first words."""
+    from support import fake_provider
+
+    path = {
+        AnthropicBackend: "/messages",
+        OpenAIBackend: "/responses",
+        ChatBackend: "/chat/completions",
+    }[backend]
+    whole = fake_provider.rendered(
+        Says(), fake_provider.Received("POST", path, {}, {"stream": True})
+    )
+    end = whole.body.index(b"Hello")
+    end = whole.body.index(b"\n\n", end) + 2
+    return Sends(headers=whole.headers, body=whole.body[:end], then="silence")
+
+
+@each_backend
+async def test_an_interrupt_closes_the_connection(backend: type[Backend]) -> None:
+    """The provider can stop, and nothing is left open."""
+    async with FakeProvider(await _first_half(backend)) as provider:
+        session = await started(backend, provider)
+        running = asyncio.create_task(rehearse(backend(), session, "hi"))
+        await asyncio.wait_for(provider.asked.wait(), 5)
+        running.cancel()
+        await asyncio.wait({running})
+
+        await asyncio.wait_for(provider.left.wait(), 5)
+        assert running.cancelled()
+
+
+@each_backend
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (400, "invalid_request", False),
+        (401, "authentication", False),
+        (403, "authentication", False),
+        (404, "invalid_request", False),
+        (408, "http_error", True),
+        (422, "invalid_request", False),
+        (429, "rate_limited", True),
+        (500, "server_error", True),
+        (529, "server_error", True),
+    ],
+)
+async def test_a_refusal_says_what_and_why_and_is_not_tried_again(
+    backend: type[Backend], status: int, kind: str, retryable: bool
+) -> None:
+    """S258: who retries, and when, is the caller's decision."""
+    [done], provider = await asked(backend, refuses(status, "because", retry_after="7"))
+    error = failure(done)
+
+    assert done.kinds == ["error"]
+    assert (error.kind, error.retryable, error.status) == (kind, retryable, status)
+    assert (error.message, error.retry_after) == ("because", "7")
+    assert isinstance(error.raw, FrozenDict)
+    assert error.raw["type"] == "error"
+    assert len(provider.requests) == 1
+
+
+@each_backend
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(backend: type[Backend], status: int) -> None:
+    """Key and conversation would go to another host."""
+    async with FakeProvider(Says()) as other:
+        elsewhere = Sends(status=status, headers={"location": other.base_url + "/messages"})
+        [done], _ = await asked(backend, elsewhere)
+
+        assert failure(done).kind == "http_error"
+        assert failure(done).status == status
+        assert other.requests == []
+
+
+@each_backend
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HTML,
+        Sends(headers={"content-type": "application/json"}, body=b"[1]"),
+        Sends(headers={"content-type": "application/json"}, body=b"{"),
+        Sends(body=b""),
+    ],
+    ids=["html", "list", "broken", "empty"],
+)
+async def test_a_success_that_is_no_object_is_none(backend: type[Backend], answer: Sends) -> None:
+    """A captive portal answers 200, too."""
+    [done], _ = await asked(backend, answer)
+
+    assert failure(done).kind == "invalid_response"
+
+
+@each_backend
+async def test_a_refusal_in_html_is_classified_by_its_status(backend: type[Backend]) -> None:
+    """A proxy in between speaks no JSON."""
+    page = Sends(status=502, headers={"content-type": "text/html"}, body=b"<h1>Bad gateway</h1>")
+    [done], _ = await asked(backend, page)
+
+    assert (failure(done).kind, failure(done).raw) == ("server_error", "<h1>Bad gateway</h1>")
+
+
+@each_backend
+@pytest.mark.parametrize("then", ["close", "reset"])
+async def test_a_stream_that_breaks_off_is_no_answer(backend: type[Backend], then: str) -> None:
+    """What was said so far is not what would have been said."""
+    half = await _first_half(backend)
+    broken = Sends(
+        headers=half.headers,
+        body=half.body,
+        then="reset" if then == "reset" else "close",
+        unfinished=True,
+    )
+    [done], _ = await asked(backend, broken)
+
+    assert (failure(done).kind, failure(done).retryable) == ("transport", True)
+
+
+@each_backend
+async def test_a_stream_without_its_end_is_no_answer(backend: type[Backend]) -> None:
+    """It closed in good order, but the provider never said that it was done."""
+    half = await _first_half(backend)
+    [done], _ = await asked(backend, Sends(headers=half.headers, body=half.body))
+
+    assert (failure(done).kind, failure(done).retryable) == ("transport", True)
+
+
+@each_backend
+async def test_nobody_listening_is_a_failure_of_transport(backend: type[Backend]) -> None:
+    """And trying again at once will not help."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        frozen = freeze({"model": "m", "base_url": f"http://127.0.0.1:{unused.getsockname()[1]}"})
+    assert isinstance(frozen, FrozenDict)
+    session = await settled(backend().start_session(frozen))
+    done = await rehearse(backend(), session, "hi")
+
+    assert (failure(done).kind, failure(done).retryable) == ("transport", False)
+
+
+@each_backend
+@pytest.mark.parametrize(
+    ("options", "kind", "retryable"),
+    [
+        ({"receive_timeout_ms": 50}, "idle_timeout", True),
+        ({"timeout_ms": 50}, "timeout", False),
+        ({"receive_timeout_ms": 50, "timeout_ms": 60_000}, "idle_timeout", True),
+        ({"receive_timeout_ms": 60_000, "timeout_ms": 50}, "timeout", False),
+    ],
+)
+@pytest.mark.parametrize("half", [False, True], ids=["silent", "half"])
+async def test_silence_ends_by_the_clock_that_fired(
+    backend: type[Backend],
+    options: dict[str, Any],
+    kind: str,
+    retryable: bool,
+    half: bool,
+) -> None:
+    """Before the first byte and after it."""
+    silent = await _first_half(backend) if half else Sends(then="silence", unfinished=True)
+    [done], _ = await asked(backend, silent, **options)
+
+    assert (failure(done).kind, failure(done).retryable) == (kind, retryable)
+
+
+@each_backend
+async def test_a_slow_consumer_is_not_cancelled_by_the_clock(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is the provider's; whoever handles the events may take their time."""
+    loop = asyncio.get_running_loop()
+    late = 0.0
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + late)
+
+    def be_slow(event: Event) -> None:
+        nonlocal late
+        if event.kind == "result":
+            late = 1_000.0
+
+    async with FakeProvider(Says()) as provider:
+        session = await started(backend, provider, timeout_ms=100_000)
+        done = await rehearse(backend(), session, "hi", on_event=be_slow)
+    assert done.kinds[-1] == "result"
+
+
+@each_backend
+async def test_an_endless_event_ends_the_turn(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is bounded, whatever a server sends."""
+    monkeypatch.setattr(http_turns, "SseReader", lambda: SseReader(limit_bytes=1_000))
+    endless = Sends(headers={"content-type": "text/event-stream"}, body=b"data: " + b"x" * 5_000)
+    [done], _ = await asked(backend, endless)
+
+    assert failure(done).kind == "line_too_long"
+
+
+@each_backend
+async def test_an_endless_body_ends_the_turn(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same without a stream."""
+    monkeypatch.setattr(transport, "MAX_BODY_BYTES", 1_000)
+    [done], _ = await asked(backend, Sends(body=b"x" * 5_000))
+
+    assert failure(done).kind == "invalid_response"
+
+
+@each_backend
+async def test_a_conversation_is_told_again(backend: type[Backend]) -> None:
+    """The provider knows nothing but what it is sent, or what it was asked to keep."""
+    options = {"store": False} if backend is OpenAIBackend else {}
+    done, provider = await asked(backend, Says(), prompts=("one", "two"), **options)
+
+    assert [d.kinds[-1] for d in done] == ["result", "result"]
+    assert spoken(provider)[1] == [
+        ("user", "one"),
+        ("assistant", "Hello there"),
+        ("user", "two"),
+    ]
+
+
+@each_backend
+@pytest.mark.parametrize(
+    "bad",
+    [
+        refuses(500, "boom"),
+        Says(pieces=("",)),
+        Says(pieces=(" ", "\n")),
+        HTML,
+        Sends(headers={"content-type": "text/event-stream"}, body=b"data: {}\n\n"),
+    ],
+    ids=["failed", "empty", "blank", "html", "broken"],
+)
+async def test_what_was_not_answered_leaves_the_conversation_as_it_was(
+    backend: type[Backend], bad: Answer
+) -> None:
+    """Roles keep alternating, and a failed prompt is not sent twice."""
+    options = {"store": False} if backend is OpenAIBackend else {}
+    _, provider = await asked(
+        backend, Says(), bad, Says(), prompts=("one", "two", "three"), **options
+    )
+
+    assert spoken(provider)[2] == [
+        ("user", "one"),
+        ("assistant", "Hello there"),
+        ("user", "three"),
+    ]
+
+
+@each_backend
+@pytest.mark.parametrize(("keep", "turns"), [(0, 0), (1, 1), (2, 2)])
+async def test_history_is_trimmed_by_whole_turns(
+    backend: type[Backend], keep: int, turns: int
+) -> None:
+    """Half a turn would be a question without an answer."""
+    options = {"store": False} if backend is OpenAIBackend else {}
+    _, provider = await asked(
+        backend, Says(), prompts=("a", "b", "c", "d"), max_history_turns=keep, **options
+    )
+
+    assert len(spoken(provider)[3]) == 2 * turns + 1
+
+
+@each_backend
+async def test_a_reset_forgets_the_conversation_and_renames_it(backend: type[Backend]) -> None:
+    """The agent stays, its past goes."""
+    async with FakeProvider(Says()) as provider:
+        session = (await rehearse(backend(), await started(backend, provider), "one")).session
+        fresh: Any = await settled(backend().reset_session(session))  # type: ignore[attr-defined]
+        await rehearse(backend(), fresh, "two")
+
+        assert spoken(provider)[1] == [("user", "two")]
+        assert "previous_response_id" not in provider.requests[1].body
+        assert fresh.session_id != session.session_id
+
+
+@each_backend
+async def test_the_system_prompt_and_further_fields_are_on_every_request(
+    backend: type[Backend],
+) -> None:
+    """Instructions do not carry over."""
+    _, provider = await asked(
+        backend,
+        Says(),
+        prompts=("one", "two"),
+        system_prompt="be brief",
+        request_fields={"temperature": 0},
+        headers={"x-team": "blue"},
+        max_output_tokens=9,
+    )
+
+    for request in provider.requests:
+        assert "be brief" in json.dumps(request.body)
+        assert request.body["temperature"] == 0
+        assert request.headers["x-team"] == "blue"
+        assert 9 in request.body.values()
+
+
+@each_backend
+async def test_e094_the_key_is_in_its_header_and_in_nothing_that_is_said(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the address, not in the body, not in an event, not in a failure."""
+    monkeypatch.setenv("MY_KEY", "canary-key")
+    done, provider = await asked(
+        backend, Says(), HTML, prompts=("one", "two"), api_key_env="MY_KEY"
+    )
+
+    request = provider.requests[0]
+    carrying = [name for name, value in request.headers.items() if "canary-key" in value]
+    assert carrying == ["x-api-key" if backend is AnthropicBackend else "authorization"]
+    assert "canary" not in request.path + json.dumps(request.body)
+    assert "canary" not in repr([turn.events for turn in done]) + repr(done[-1].session)
+
+
+@each_backend
+async def test_a_mistaken_answer_says_nothing_and_raises_nothing(backend: type[Backend]) -> None:
+    """Objects of another shape are no answers, and no crashes either."""
+    for body in (b"{}", b'{"content": 5, "choices": 5, "output": 5, "status": 5}'):
+        [done], _ = await asked(
+            backend, Sends(headers={"content-type": "application/json"}, body=body)
+        )
+        assert done.kinds == ["error"]
