@@ -259,7 +259,8 @@ class _Looped:
         raise NotImplementedError
 
     def _send(self, frames: list[bytes]) -> None:
-        self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        # Copied: without, pyzmq starts a thread of its own for large frames.
+        self._socket.send_multipart(frames, zmq.NOBLOCK)
         # Sending may have swallowed the edge that announced something to read.
         if not self._scheduled and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
             self._look_again()
@@ -443,7 +444,7 @@ class BlockingConnection:
         """Send; False when there is no live connection, and then nothing was sent."""
         if not self.open or self.closed:
             return False
-        self._socket.send_multipart([header, body], zmq.NOBLOCK, copy=False)
+        self._socket.send_multipart([header, body], zmq.NOBLOCK)
         return True
 
     def receive(self, timeout_ms: int | None) -> list[Message]:

@@ -122,12 +122,12 @@ def _backend(backend: object) -> str:
 
 
 def _options(options: Mapping[str, object], limits: Mapping[str, object]) -> FrozenDict:
-    for name in limits:
+    for name in arguments.mapping(limits, "limits"):
         if name not in _LIMITS:
             near = difflib.get_close_matches(name, _LIMITS, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_LIMITS)}"
             raise UsageError(f"limits: {name} is not a limit{hint}")
-    return arguments.mapping({**options, **limits}, "options")
+    return arguments.mapping({**arguments.mapping(options, "options"), **limits}, "options")
 
 
 def _environment(env: Mapping[str, str]) -> FrozenDict:

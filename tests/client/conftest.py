@@ -1,0 +1,27 @@
+"""Fixtures of the client's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from genagentd import channels
+from genagentd.client.client import Client
+from support.fake_daemon import FakeDaemon, fake_daemon
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _zmq_is_warm() -> Iterator[None]:
+    """ZeroMQ's own threads and descriptors exist before anything is counted."""
+    with fake_daemon() as fake, Client(fake.run):
+        pass
+    yield
+    channels.end_context()
+
+
+@pytest.fixture
+def fake(nothing_left: None) -> Iterator[FakeDaemon]:
+    """A fake daemon; the test fails if a descriptor or a thread is left."""
+    with fake_daemon() as daemon:
+        yield daemon
