@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import traceback
 
-from genagent_protocol.plain import printable
+#: What a value is quoted for: otherwise a line could not be taken apart again.
+_SPECIAL = frozenset(" =\\'\"")
 
 
 def line(event: str, **fields: object) -> None:
@@ -20,7 +21,8 @@ def line(event: str, **fields: object) -> None:
 
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
-    return printable(text) if text and " " not in text and "=" not in text else ascii(text)
+    plain = text.isprintable() and not _SPECIAL.intersection(text)
+    return text if text and plain else ascii(text)
 
 
 def raised(event: str, error: BaseException, **fields: object) -> None:

@@ -1,0 +1,232 @@
+"""Telemetry and the log: who hears what, and what nobody hears."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from genagent_protocol import envelopes
+from genagent_protocol.envelopes import Telemetry
+from genagent_protocol.plain import FrozenDict
+from genagentd import telemetry
+from genagentd.agent import log
+from support.agent_life import CLIENT, INCARNATION, Conversation, living
+
+RECORDER = "support.recorders:Recorder"
+SECRET = "a-secret-prompt"
+RESULT = {"kind": "result", "text": "a-secret-answer"}
+
+
+@pytest.fixture
+def records() -> Iterator[list[Telemetry]]:
+    """Everything that is published in this process."""
+    found: list[Telemetry] = []
+    telemetry.attach(found.append)
+    yield found
+    telemetry.detach(found.append)
+
+
+def names(records: list[Telemetry]) -> list[str]:
+    """Return what happened."""
+    return [record.event for record in records]
+
+
+async def wanting(agent: Conversation) -> None:
+    """Have the daemon want records."""
+    agent.say(envelopes.TelemetryWanted(on=True))
+
+
+async def test_a_turn_is_told_by_its_records_in_order(records: list[Telemetry]) -> None:
+    """The names are the documented ones."""
+    async with living(options={"script": [[RESULT]]}) as agent:
+        await agent.run("go")
+        await agent.shown()
+
+        assert names(records) == [
+            "state.changed",
+            "prompt.start",
+            "turn.start",
+            "state.changed",
+            "prompt.stop",
+            "turn.stop",
+            "state.changed",
+        ]
+        changes = [r.metadata for r in records if r.event == "state.changed"]
+        assert changes == [
+            {"from": None, "to": "idle"},
+            {"from": "idle", "to": "processing"},
+            {"from": "processing", "to": "idle"},
+        ]
+        told = {(record.agent, record.incarnation) for record in records}
+        assert told == {("anna", INCARNATION)}
+
+
+async def test_records_of_turns_are_free_of_content(records: list[Telemetry]) -> None:
+    """Metrics can be collected without collecting conversations."""
+    script = [[RESULT], [{"kind": "error", "reason": SECRET}], [{"raise": "OSError"}]]
+    async with living(options={"script": script}) as agent:
+        for _ in script:
+            await agent.run(SECRET)
+
+        turns = [record for record in records if record.event.startswith("turn.")]
+        assert len(turns) == 6
+        assert "secret" not in repr(turns)
+        for record in turns:
+            assert {"ref", "attempt", "origin"} <= set(record.metadata)
+        errors = [r.metadata["reason_kind"] for r in turns if r.event == "turn.error"]
+        assert errors == ["backend_or_callback_error", "task_crashed"]
+
+
+async def test_a_record_says_when_or_how_long(records: list[Telemetry]) -> None:
+    """Durations are measured where a turn ran, moments everywhere else."""
+    async with living(options={"script": [[{"pause_ms": 5}, RESULT]]}) as agent:
+        await agent.run("go")
+
+        measured = {record.event: record.measurements for record in records}
+        assert set(measured["turn.stop"]) == {"duration_ms"}
+        duration = measured["turn.stop"]["duration_ms"]
+        assert isinstance(duration, int)
+        assert duration >= 5
+        assert set(measured["turn.start"]) == {"system_time_ms"}
+
+
+async def test_a_prompts_record_has_both_prompts_and_the_shown_state(
+    records: list[Telemetry],
+) -> None:
+    """State leaves only as show_state shows it."""
+    options = {"backend": {"script": [[RESULT]]}}
+    async with living(RECORDER, options=options) as agent:
+        await agent.run("go")
+
+        (begun,) = [record for record in records if record.event == "prompt.start"]
+        assert begun.metadata["prompt"] == "go"
+        assert begun.metadata["original_prompt"] == "go"
+        assert begun.metadata["rewritten"] is False
+        assert begun.metadata["agent_state"] == {"seen": ("pre_run", "pre_turn go"), "mutable": ()}
+
+
+async def test_the_daemon_gets_records_from_when_to_when_it_wants_them() -> None:
+    """Nobody pays for what nobody reads."""
+    async with living(options={"script": [[RESULT]], "repeat": True}) as agent:
+        await agent.run("unheard")
+        await wanting(agent)
+        await agent.run("heard")
+        agent.say(envelopes.TelemetryWanted(on=False))
+        await agent.run("unheard")
+        await agent.shown()
+
+        said = agent.told(Telemetry)
+        assert names(said).count("turn.stop") == 1
+        assert all(s.header.to == "daemon" for s in agent.said if isinstance(s.envelope, Telemetry))
+
+
+async def test_a_notification_is_recorded_on_arrival(records: list[Telemetry]) -> None:
+    """With the raw event, because that is what its record is for."""
+    async with living(options={"script": []}) as agent:
+        await agent.notified({"ci": "failed"})
+
+        (received,) = [record for record in records if record.event == "event.received"]
+        assert received.metadata == FrozenDict(event=FrozenDict(ci="failed"))
+
+
+async def test_a_message_without_a_handler_is_recorded_and_logged(
+    records: list[Telemetry], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent without handle_info was perhaps not meant to get one."""
+    async with living(options={"script": []}) as agent:
+        agent.say(envelopes.Gap(ref=None, first=1, last=2), CLIENT.text)
+        await agent.shown()
+
+        assert "message.dropped" in names(records)
+        assert "message.dropped agent=anna\n" in capsys.readouterr().err
+
+
+async def test_a_failing_callback_is_logged_with_its_place_and_without_its_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Agent, module, callback, class and frames are what a developer needs."""
+    options = {"backend": {"script": []}, "handle_event": "raise"}
+    async with living(RECORDER, options=options) as agent:
+        await agent.notified(SECRET)
+        await agent.shown()
+
+    said = capsys.readouterr().err
+    assert (
+        "callback.failed agent=anna module=support.recorders callback=handle_event "
+        "error=LookupError\n" in said
+    )
+    assert "recorders.py:" in said
+    assert "secret" not in said
+    assert said.count("callback.failed") == 1
+
+
+async def test_a_malformed_answer_is_logged_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """It raised nothing, so there is no place to name."""
+    options = {"backend": {"script": []}, "handle_event": "garbage"}
+    async with living(RECORDER, options=options) as agent:
+        await agent.notified(SECRET)
+        await agent.shown()
+
+    said = capsys.readouterr().err
+    assert "callback=handle_event error=invalid_return\n" in said
+    assert "garbage" not in said
+
+
+async def test_what_fails_is_logged_without_content(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, with the ref to ask about."""
+    script = [[{"kind": "error", "reason": SECRET}], [{"raise": "OSError", "message": SECRET}]]
+    async with living(options={"script": script}) as agent:
+        failed = agent.submit(SECRET)
+        await agent.completion(failed)
+        await agent.run(SECRET)
+
+    said = capsys.readouterr().err
+    assert f"turn.error agent=anna ref={failed.text} attempt=1 origin=tell reason_kind=" in said
+    assert "turn.crashed agent=anna" in said
+    assert "error=OSError\n" in said
+    assert "secret" not in said
+
+
+# Handlers
+
+
+def test_handlers_are_called_in_their_order_and_once(records: list[Telemetry]) -> None:
+    """Attaching twice changes nothing."""
+    also: list[Telemetry] = []
+    telemetry.attach(also.append)
+    telemetry.attach(also.append)
+    record = Telemetry(event="turn.start", agent="anna")
+    telemetry.publish(record)
+    telemetry.detach(also.append)
+    telemetry.detach(also.append)
+    telemetry.publish(record)
+
+    assert also == [record]
+    assert records == [record, record]
+
+
+def test_a_handler_that_raises_is_detached_and_logged_once(
+    records: list[Telemetry], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It harms neither what it watches nor the other watchers."""
+
+    def broken(_record: Telemetry) -> None:
+        raise ValueError("a secret")
+
+    telemetry.attach(broken)
+    for _ in "12":
+        telemetry.publish(Telemetry(event="turn.start", agent="anna"))
+
+    said = capsys.readouterr().err
+    assert said.count("telemetry.handler_detached") == 1
+    assert "error=ValueError" in said
+    assert "secret" not in said
+    assert len(records) == 2
+
+
+def test_a_log_line_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name may hold anything, and a log is read line by line."""
+    log.line("x", a=1, b=None, name="two words", evil="a\nb\x1b", empty="")
+
+    assert capsys.readouterr().err == "x a=1 name='two words' evil='a\\nb\\x1b' empty=''\n"

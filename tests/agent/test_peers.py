@@ -1,0 +1,335 @@
+"""Peers: what an agent sends to others, what it waits for, and what ends the wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from genagent_protocol import envelopes, requests
+from genagent_protocol.answers import Found, Ok, Refused
+from genagent_protocol.envelopes import Call, Completion, Down, Reply, Request, Submit
+from genagent_protocol.errors import UsageError
+from genagent_protocol.events import Completed, EventCoverage, Failed, Response, event
+from genagent_protocol.header import DAEMON
+from genagent_protocol.reasons import INTERRUPTED, NORMAL, Reason, StartError
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
+from genagent_protocol.supervision.effects import NotStarted, Started, Stopped
+from genagentd.agent.calls import Calls
+from genagentd.agent.peers import Peers
+from support.agent_life import (
+    BOOT,
+    CLIENT,
+    INCARNATION,
+    Conversation,
+    living,
+    mint,
+)
+
+TALKER = "support.recorders:Talker"
+BOB = AgentHandle("bob", Incarnation(BOOT, 9), 1, 2, "here")
+RESPONSE = Response(
+    text="hi",
+    final_message="hi",
+    events=(),
+    terminal=event("result"),
+    event_coverage=EventCoverage(),
+)
+
+
+def talking(*turns: object) -> Any:
+    """Begin the life of a talker with these scripted turns."""
+    return living(TALKER, options={"script": list(turns)})
+
+
+async def asked(agent: Conversation, kind: type) -> Request:
+    """Return the next request of *kind* that the agent makes of the daemon."""
+    return await agent.next(Request, lambda said: isinstance(said.request, kind))
+
+
+async def resolve(agent: Conversation, handle: AgentHandle | None = BOB) -> None:
+    """Answer the agent's question where bob is."""
+    wanted = await asked(agent, requests.Whereis)
+    assert isinstance(wanted.request, requests.Whereis)
+    assert wanted.request.name == "bob"
+    agent.say(Reply(call=wanted.call, answer=Found(handle=handle)))
+
+
+def notify(agent: Conversation, *event_: object) -> None:
+    """Have the talker do something; it may wait in its callback for a while."""
+    agent.say(envelopes.Notify(event=event_), CLIENT.text)  # type: ignore[arg-type]  # plain tuples
+
+
+async def heard(agent: Conversation) -> tuple[str, ...]:
+    """Return what the talker has heard."""
+    shown: tuple[str, ...] = await agent.shown()
+    return shown
+
+
+async def test_an_answer_reaches_a_callback_that_waits_for_it() -> None:
+    """Everything else that arrives meanwhile is kept."""
+    async with talking() as agent:
+        notify(agent, "ask", "bob", "hello")
+        await resolve(agent)
+        said = await agent.next_said(Call)
+        agent.say(envelopes.Ping(call=3))
+        agent.say(Reply(call=said.envelope.call, answer=Completed(RESPONSE)), BOB.incarnation.text)
+        await agent.next(envelopes.Pong)
+
+        assert said.header.to == BOB.incarnation.text
+        assert said.header.ref == str(said.envelope.call)
+        assert said.envelope.request.ref.incarnation == BOB.incarnation
+        assert await heard(agent) == ("answer hi",)
+
+
+async def test_a_called_agent_is_watched_for_as_long_as_the_call_lasts() -> None:
+    """The watch is before the call, and nobody hears of it."""
+    async with talking() as agent:
+        notify(agent, "ask", "bob", "hello")
+        await resolve(agent)
+        watch = await asked(agent, requests.MonitorAgent)
+        call = await agent.next(Call)
+        agent.say(Reply(call=call.call, answer=Completed(RESPONSE)), BOB.incarnation.text)
+        end = await asked(agent, requests.DemonitorAgent)
+
+        assert isinstance(watch.request, requests.MonitorAgent)
+        assert isinstance(end.request, requests.DemonitorAgent)
+        assert watch.request.handle == BOB
+        assert watch.request.monitor == end.request.monitor
+
+
+async def test_the_end_of_a_called_agent_ends_the_wait() -> None:
+    """Its DOWN passes, because the callback waits for just that; handle_info never sees it."""
+    async with talking() as agent:
+        notify(agent, "ask", "bob", "hello")
+        await resolve(agent)
+        watch = await asked(agent, requests.MonitorAgent)
+        await agent.next(Call)
+        assert isinstance(watch.request, requests.MonitorAgent)
+        agent.say(Down(monitor=watch.request.monitor, handle=BOB, reason=NORMAL))
+
+        assert await heard(agent) == ("ProcessDown normal",)
+
+
+async def test_an_answer_that_does_not_come_in_time_is_given_up_and_dropped_later() -> None:
+    """Its effect is unknown, and a late answer means nothing to anybody."""
+    async with talking() as agent:
+        notify(agent, "ask_soon", "bob", "hello")
+        await resolve(agent)
+        call = await agent.next(Call)
+        agent.begin_call(requests.GetStatus())
+        await agent.next(Reply)
+        agent.say(Reply(call=call.call, answer=Completed(RESPONSE)), BOB.incarnation.text)
+
+        assert await heard(agent) == ("CallTimeout None",)
+
+
+async def test_nobody_answers_for_another_agent() -> None:
+    """An answer is taken from whom it was asked, or from the daemon in its place."""
+    async with talking() as agent:
+        notify(agent, "ask", "bob", "hello")
+        await resolve(agent)
+        call = await agent.next(Call)
+        forged = Reply(call=call.call, answer=Completed(RESPONSE))
+        agent.say(forged, f"{BOOT}-10")
+        agent.say(Reply(call=call.call, answer=Refused(Reason("inbox_full"))), DAEMON)
+
+        assert await heard(agent) == ("Refused inbox_full",)
+
+
+async def test_a_failed_turn_of_a_peer_is_told_with_its_reason() -> None:
+    """It was accepted and failed, which is no refusal."""
+    async with talking() as agent:
+        notify(agent, "ask", "bob", "hello")
+        await resolve(agent)
+        call = await agent.next(Call)
+        agent.say(Reply(call=call.call, answer=Failed(INTERRUPTED)), BOB.incarnation.text)
+
+        assert await heard(agent) == ("TurnFailed interrupted",)
+
+
+@pytest.mark.parametrize("what", ["ask", "tell", "notify_ack"])
+async def test_a_name_that_nobody_has_is_refused(what: str) -> None:
+    """Nothing was sent."""
+    async with talking() as agent:
+        notify(agent, what, "bob", "hello")
+        await resolve(agent, None)
+
+        assert await heard(agent) == ("Refused not_found",)
+        assert agent.told(Call) == []
+
+
+@pytest.mark.parametrize("what", ["ask", "tell", "notify_ack"])
+async def test_an_agent_does_not_wait_for_itself(what: str) -> None:
+    """It would wait for ever, for it answers nobody while it waits."""
+    async with talking() as agent:
+        notify(agent, what, "bob", "hello")
+        await resolve(agent, AgentHandle("bob", INCARNATION, 1, 2, "here"))
+
+        assert await heard(agent) == ("Refused self_call",)
+
+
+async def test_a_notification_by_name_is_sent_once_the_name_is_known() -> None:
+    """The sender goes on at once; two of them stay in their order."""
+    async with talking() as agent:
+        notify(agent, "notify", "bob", "one")
+        notify(agent, "notify", "bob", "two")
+        await resolve(agent)
+        await resolve(agent)
+        said = [await agent.next_said(envelopes.Notify) for _ in "12"]
+
+        assert [s.envelope.event for s in said] == ["one", "two"]
+        assert {s.header.to for s in said} == {BOB.incarnation.text}
+        assert await heard(agent) == ("notified", "notified")
+
+
+async def test_a_notification_for_nobody_is_dropped() -> None:
+    """It is best effort."""
+    async with talking() as agent:
+        notify(agent, "notify", "bob", "one")
+        await resolve(agent, None)
+
+        assert await heard(agent) == ("notified",)
+        assert agent.told(envelopes.Notify) == []
+
+
+async def test_a_told_prompt_completes_in_handle_info() -> None:
+    """The agent is the recipient of what it asked for."""
+    async with talking() as agent:
+        notify(agent, "tell", "bob", "hello")
+        await resolve(agent)
+        call = await agent.next(Call)
+        tell = call.request
+        assert isinstance(tell, requests.Tell)
+        agent.say(Reply(call=call.call, answer=Ok()), BOB.incarnation.text)
+        done = Completion(agent="bob", ref=tell.ref, outcome=Completed(RESPONSE))
+        agent.say(done, BOB.incarnation.text)
+
+        assert tell.recipient == INCARNATION
+        assert await heard(agent) == (f"told {BOB.incarnation}", "completion hi")
+
+
+async def test_the_end_of_a_watched_agent_reaches_handle_info() -> None:
+    """It waits its turn like every other message."""
+    async with talking() as agent:
+        notify(agent, "watch", "bob")
+        await resolve(agent)
+        watch = await asked(agent, requests.MonitorAgent)
+        assert isinstance(watch.request, requests.MonitorAgent)
+        agent.say(Down(monitor=watch.request.monitor, handle=BOB, reason=NORMAL))
+
+        assert await heard(agent) == ("watching 1", "down normal")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Started(BOB), "started 9"),
+        (
+            NotStarted(StartError(kind="not_allowed", message="may_start")),
+            "StartFailed not_allowed",
+        ),
+    ],
+)
+async def test_another_agent_can_be_started(answer: Started | NotStarted, told: str) -> None:
+    """By its class, in the directory of this one."""
+    async with talking() as agent:
+        notify(agent, "start", "bob")
+        wanted = await asked(agent, requests.StartAgent)
+        assert isinstance(wanted.request, requests.StartAgent)
+        agent.say(Reply(call=wanted.call, answer=answer))
+
+        assert wanted.request.agent == "support.recorders:Sparse"
+        assert wanted.request.cwd is not None
+        assert await heard(agent) == (told,)
+
+
+async def test_an_agent_cannot_stop_itself_and_can_stop_others() -> None:
+    """It would wait for its own end."""
+    async with talking() as agent:
+        notify(agent, "stop", "anna")
+        notify(agent, "stop", "bob")
+        wanted = await asked(agent, requests.StopAgent)
+        agent.say(Reply(call=wanted.call, answer=Stopped(NORMAL)))
+
+        assert await heard(agent) == ("Refused self_stop", "stopped")
+
+
+async def test_the_turns_thread_reaches_peers_too() -> None:
+    """Through the coordinator, which is free while a turn runs."""
+    turn = [{"kind": "question"}, {"kind": "result", "text": "done"}]
+    async with talking(turn) as agent:
+        ref = agent.submit("go")
+        await resolve(agent)
+        call = await agent.next(Call)
+        agent.say(Reply(call=call.call, answer=Completed(RESPONSE)), BOB.incarnation.text)
+        await agent.completion(ref)
+
+        assert await heard(agent) == ("answer hi",)
+
+
+# Without a life
+
+
+class Sent:
+    """What was said, for peers without a life."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, Any, str | None]] = []
+        self.calls = Calls(self.say)
+
+    def say(self, to: str, envelope: object, ref: str | None = None) -> None:
+        self.said.append((to, envelope, ref))
+
+    def peers(self) -> Peers:
+        return Peers("anna", INCARNATION, self.say, self.calls)
+
+
+async def test_a_submission_to_a_handle_is_sent_at_once() -> None:
+    """A plain callback can do that; the ref says whose it is."""
+    sent = Sent()
+    ref = sent.peers().submit_with_completion(BOB, "hello", on_halt="fail")
+
+    submit = Submit(ref=ref, prompt="hello", recipient=INCARNATION, on_halt="fail")
+    assert sent.said == [(BOB.incarnation.text, submit, ref.text)]
+    assert ref.incarnation == BOB.incarnation
+
+
+async def test_from_another_thread_things_are_sent_by_the_coordinator() -> None:
+    """The socket belongs to one thread."""
+    sent = Sent()
+    peers = sent.peers()
+    await asyncio.to_thread(peers.notify, BOB, "hello")
+    await asyncio.sleep(0)
+
+    assert sent.said == [(BOB.incarnation.text, envelopes.Notify(event="hello"), None)]
+
+
+@pytest.mark.parametrize("bad", [{1, 2}, "\ud800", "x" * (8 * 1024 * 1024 + 1)])
+async def test_what_cannot_be_sent_is_refused_before_anything_is(bad: object) -> None:
+    """The caller gets it, not somebody's log."""
+    sent = Sent()
+    with pytest.raises(UsageError):
+        sent.peers().notify(BOB, bad)
+    with pytest.raises(UsageError):
+        sent.peers().submit_with_completion(BOB, bad)  # type: ignore[arg-type]  # that is the point
+
+    assert sent.said == []
+
+
+async def test_settled_calls_leave_nothing_behind() -> None:
+    """The table holds what is waited for, and nothing else."""
+    sent = Sent()
+    answered = sent.calls.ask_daemon(requests.Whereis(name="bob"))
+    sent.calls.answered(DAEMON, Reply(call=1, answer=Found(handle=BOB)))
+    sent.calls.answered(DAEMON, Reply(call=1, answer=Found(handle=None)))
+    waiting = asyncio.create_task(sent.calls.of_agent(BOB, requests.Poll(ref=mint()), "poll", None))
+    await asyncio.sleep(0)
+    assert sent.calls.ended(Down(monitor=MonitorRef(1), handle=BOB, reason=NORMAL))
+    assert not sent.calls.ended(Down(monitor=MonitorRef(2), handle=BOB, reason=NORMAL))
+    await asyncio.wait([waiting])
+
+    assert await answered == Found(handle=BOB)
+    assert waiting.exception() is not None
+    assert len(sent.calls) == 0
