@@ -23,6 +23,7 @@ from genagent_protocol.plain import (
     FrozenDict,
     NotPlain,
     Plain,
+    deeper_than,
     encoded_size,
     freeze,
     printable,
@@ -244,6 +245,19 @@ def test_the_deepest_value_passes_and_one_level_more_does_not(
         freeze(nested(MAX_DEPTH + 1, wrap))
     with pytest.raises(NotPlain, match="deeper than 3 levels"):
         freeze(nested(4, wrap), max_depth=3)
+
+
+@given(value=plain, levels=st.integers(0, 6))
+def test_whether_a_value_is_too_deep_is_what_freezing_says(value: Plain, levels: int) -> None:
+    """Sender and reader refuse the same values."""
+    try:
+        freeze(value, max_depth=levels)
+    except NotPlain:
+        too_deep = True
+    else:
+        too_deep = False
+
+    assert deeper_than(value, levels) == too_deep
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
