@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, kind_of_status
+from genagent_backends.failures import error_event, from_names, of_kind
 from genagent_backends.foreign import at, counters, items_at, number_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -23,19 +23,6 @@ USAGE_COUNTERS = (
 )
 ANSWERS = frozenset({"end_turn", "stop_sequence"})
 INCOMPLETE = frozenset({"max_tokens", "model_context_window_exceeded"})
-#: The status that an error would have had, if it had come before the stream.
-STATUS_OF_ERRORS = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 400,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 400,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 500,
-    "overloaded_error": 529,
-}
 #: How each kind of delta continues which field of its block.
 GROWING = {
     "text_delta": ("text", "text"),
@@ -134,20 +121,11 @@ class AnthropicFold:
             yield event("result", {**told, "text": _text(message), "raw": message})
             return
         kind, why = _not_an_answer(stop_reason)
-        yield error_event(
-            BackendError(provider=PROVIDER, kind=kind, retryable=False, message=why, raw=message),
-            told,
-        )
+        yield error_event(of_kind(PROVIDER, kind, message=why, raw=message), told)
 
 
 def _no_message(answer: FrozenDict) -> BackendError:
-    return BackendError(
-        provider=PROVIDER,
-        kind="invalid_response",
-        retryable=False,
-        message="the answer has no content",
-        raw=answer,
-    )
+    return of_kind(PROVIDER, "invalid_response", message="the answer has no content", raw=answer)
 
 
 def _not_an_answer(stop_reason: str | None) -> tuple[str, str]:
@@ -159,14 +137,9 @@ def _not_an_answer(stop_reason: str | None) -> tuple[str, str]:
 
 
 def _stream_error(said: FrozenDict) -> BackendError:
-    status = STATUS_OF_ERRORS.get(text_at(said, "error", "type") or "")
-    return BackendError(
-        provider=PROVIDER,
-        kind="provider_error" if status is None else kind_of_status(status),
-        retryable=status is not None and (status == 429 or status >= 500),
-        message=text_at(said, "error", "message") or "the stream ended in an error",
-        raw=said,
-    )
+    # The status was 200, long before; only the name of the error is left to go by.
+    message = text_at(said, "error", "message") or "the stream ended in an error"
+    return from_names(PROVIDER, text_at(said, "error", "type"), message=message, raw=said)
 
 
 def _text(message: FrozenDict) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, from_status
+from genagent_backends.failures import error_event, from_names, from_status, of_kind
 from genagent_backends.foreign import at, counters, items_at, number_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -76,13 +76,8 @@ class ChatFold:
         """Yield everything that an answer in one piece says."""
         choices = items_at(answer, "choices")
         if not choices:
-            error = BackendError(
-                provider=PROVIDER,
-                kind="invalid_response",
-                retryable=False,
-                message="the answer has no choices",
-                raw=answer,
-            )
+            said = "the answer has no choices"
+            error = of_kind(PROVIDER, "invalid_response", message=said, raw=answer)
             yield error_event(error, self.known)
             return
         self._learn(answer)
@@ -111,10 +106,7 @@ class ChatFold:
             return
         kind, message = failure
         raw = FrozenDict({**self._told, "finish_reason": self._stop_reason})
-        error = BackendError(
-            provider=PROVIDER, kind=kind, retryable=False, message=message, raw=raw
-        )
-        yield error_event(error, told)
+        yield error_event(of_kind(PROVIDER, kind, message=message, raw=raw), told)
 
 
 def _not_an_answer(stop_reason: str | None, refusal: str) -> tuple[str, str] | None:
@@ -132,16 +124,12 @@ def _not_an_answer(stop_reason: str | None, refusal: str) -> tuple[str, str] | N
 def _stream_error(said: FrozenDict) -> BackendError:
     error = said.get("error")
     message = error if isinstance(error, str) else text_at(error, "message")
+    message = message or "the stream ended in an error"
     status = number_at(error, "code") or number_at(error, "status")
     if status is not None and 400 <= status <= 599:
-        return from_status(PROVIDER, status, message=message or "", raw=said)
-    return BackendError(
-        provider=PROVIDER,
-        kind="provider_error",
-        retryable=False,
-        message=message or "the stream ended in an error",
-        raw=said,
-    )
+        return from_status(PROVIDER, status, message=message, raw=said)
+    names = text_at(error, "code"), text_at(error, "type")
+    return from_names(PROVIDER, *names, message=message, raw=said)
 
 
 def _usage(usage: Plain) -> dict[str, Plain]:

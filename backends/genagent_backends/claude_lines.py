@@ -9,9 +9,10 @@ the subtype "success".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from genagent_backends.failures import error_event, from_status
+from genagent_backends.failures import error_event, from_names, from_status, of_kind
 from genagent_backends.foreign import at, counters, items_at, number_at, text_at
 from genagent_backends.subprocesses import Ended, left_without_result
 from genagent_protocol.events import Event, event
@@ -25,17 +26,6 @@ USAGE_COUNTERS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-#: What the program calls an error on the message it makes up to show it.
-KINDS_OF_ERRORS = {
-    "authentication_failed": "authentication",
-    "oauth_org_not_allowed": "authentication",
-    "rate_limit": "rate_limited",
-    "invalid_request": "invalid_request",
-    "model_not_found": "invalid_request",
-    "server_error": "server_error",
-    "overloaded": "server_error",
-    "max_output_tokens": "response_incomplete",
-}
 #: Why the program itself stopped before the answer was done.
 LIMIT_SUBTYPES = frozenset({"error_max_turns", "error_max_budget_usd"})
 LOST_CONVERSATION = "No conversation found with session ID"
@@ -212,6 +202,10 @@ class ClaudeLines:
         if total is None:
             return _amount(at(line, "cost_usd"))
         self.cost_total_usd = total
+        # Newer versions add the total up over a resumed session, and tell the turn's part.
+        by_model = at(line, "model_usage_since_last_result")
+        if isinstance(by_model, FrozenDict):
+            return math.fsum(_amount(at(used, "costUSD")) or 0.0 for used in by_model.values())
         return max(total - self._cost_before_usd, 0.0)
 
 
@@ -285,24 +279,19 @@ def _failure(line: FrozenDict, made_up: str | None) -> BackendError:
     raw = _raw(line)
     if status is not None:
         return from_status(PROVIDER, status, message=message, raw=raw)
-    kind = _kind(line, message, made_up)
-    return BackendError(
-        provider=PROVIDER,
-        kind=kind,
-        retryable=kind in ("rate_limited", "server_error"),
-        message=message,
-        raw=raw,
-    )
+    kind = _own_kind(line, message, made_up)
+    if kind is not None:
+        return of_kind(PROVIDER, kind, message=message, raw=raw)
+    return from_names(PROVIDER, made_up, message=message, raw=raw)
 
 
-def _kind(line: FrozenDict, message: str, made_up: str | None) -> str:
+def _own_kind(line: FrozenDict, message: str, made_up: str | None) -> str | None:
+    """Return what the program itself says went wrong, if it was not the provider."""
     if message.startswith(LOST_CONVERSATION):
         return "conversation_lost"
-    if line.get("subtype") in LIMIT_SUBTYPES:
+    if line.get("subtype") in LIMIT_SUBTYPES or made_up == "max_output_tokens":
         return "response_incomplete"
-    if line.get("stop_reason") == "refusal":
-        return "refusal"
-    return KINDS_OF_ERRORS.get(made_up or "", "provider_error")
+    return "refusal" if line.get("stop_reason") == "refusal" else None
 
 
 def _message(line: FrozenDict) -> str:

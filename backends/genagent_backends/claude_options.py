@@ -173,6 +173,9 @@ class ClaudeSettings:
     fork: bool
     duplex: bool
 
+    def __repr__(self) -> str:
+        return f"ClaudeSettings({self.setting.program})"
+
     def argv(self, resumed: str | None, *, forked: bool) -> tuple[str, ...]:
         """Return the command line that begins a conversation, or goes on with *resumed*."""
         conversation = self.first_flags if resumed is None else (f"--resume={resumed}",)

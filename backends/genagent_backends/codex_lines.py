@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, from_status
+from genagent_backends.failures import error_event, from_names, from_status, of_kind
 from genagent_backends.foreign import at, counters, json_object, number_at, text_at
 from genagent_backends.subprocesses import Ended, left_without_result
 from genagent_protocol.events import Event, event
@@ -31,7 +31,9 @@ ACTIONS = frozenset(
     {"command_execution", "file_change", "mcp_tool_call", "collab_tool_call", "web_search"}
 )
 ACTIVITIES = frozenset({"reasoning", "todo_list", "error"})
-#: What the program prints on standard error although nothing is wrong.
+#: What the program prints on standard error, and nowhere else, if the thread is unknown.
+LOST_THREAD = "no rollout found for thread"
+#: What it prints there although nothing is wrong.
 NO_ERROR = "Reading additional input from stdin..."
 
 
@@ -83,6 +85,8 @@ class CodexLines:
             return error_event(_failure(self._notification, raw), self._about())
         stderr = "\n".join(line for line in ended.stderr.splitlines() if line.strip() != NO_ERROR)
         error = left_without_result(PROVIDER, Ended(ended.exit_status, stderr))
+        if LOST_THREAD in stderr:
+            error = of_kind(PROVIDER, "conversation_lost", message=error.message, raw=error.raw)
         return error_event(error, self._about())
 
     def _started(self, item: Plain) -> Iterator[Event]:
@@ -149,9 +153,8 @@ def _failure(message: str, raw: FrozenDict) -> BackendError:
     status = number_at(inside, "status")
     if status is not None:
         return from_status(PROVIDER, status, message=readable, raw=raw)
-    return BackendError(
-        provider=PROVIDER, kind="provider_error", retryable=False, message=readable, raw=raw
-    )
+    names = text_at(inside, "error", "code"), text_at(inside, "error", "type")
+    return from_names(PROVIDER, *names, message=readable, raw=raw)
 
 
 def used_by(data: FrozenDict) -> Mapping[str, int] | None:

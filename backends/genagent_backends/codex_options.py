@@ -135,6 +135,9 @@ class CodexSettings:
     resumed_flags: tuple[str, ...]
     final_message_only: bool
 
+    def __repr__(self) -> str:
+        return f"CodexSettings({self.setting.program})"
+
     def argv(self, thread_id: str | None) -> tuple[str, ...]:
         """Return the command line of a thread's first turn, or of one that resumes it.
 

@@ -39,11 +39,35 @@ ERROR_KINDS = (
     "idle_timeout",
     "timeout",
     "not_started",
-    "exited",
     "provider_error",
 )
 
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
+#: What providers and their programs call an error where there is no status to go by.
+KINDS_BY_NAME = {
+    "rate_limit": "rate_limited",
+    "rate_limit_error": "rate_limited",
+    "rate_limit_exceeded": "rate_limited",
+    "insufficient_quota": "rate_limited",
+    "authentication_error": "authentication",
+    "authentication_failed": "authentication",
+    "invalid_api_key": "authentication",
+    "oauth_org_not_allowed": "authentication",
+    "permission_error": "authentication",
+    "billing_error": "invalid_request",
+    "invalid_prompt": "invalid_request",
+    "invalid_request": "invalid_request",
+    "invalid_request_error": "invalid_request",
+    "model_not_found": "invalid_request",
+    "not_found_error": "invalid_request",
+    "request_too_large": "invalid_request",
+    "api_error": "server_error",
+    "overloaded": "server_error",
+    "overloaded_error": "server_error",
+    "server_error": "server_error",
+    "timeout_error": "server_error",
+}
+RETRYABLE_KINDS = frozenset({"rate_limited", "server_error"})
 
 
 def kind_of_status(status: int) -> str:
@@ -74,6 +98,25 @@ def from_status(
         retryable=status >= 500 or status in RETRYABLE_STATUSES,
         status=status,
         retry_after=retry_after,
+        message=message,
+        raw=raw,
+    )
+
+
+def from_names(
+    provider: str, *names: str | None, message: str = "", raw: Plain = None
+) -> BackendError:
+    """Return the failure that the first known one of an error's *names* means."""
+    known = (KINDS_BY_NAME[name] for name in names if name in KINDS_BY_NAME)
+    return of_kind(provider, next(known, "provider_error"), message=message, raw=raw)
+
+
+def of_kind(provider: str, kind: str, *, message: str = "", raw: Plain = None) -> BackendError:
+    """Return a failure of *kind*; trying again may help if the provider was overloaded."""
+    return BackendError(
+        provider=provider,
+        kind=kind,
+        retryable=kind in RETRYABLE_KINDS,
         message=message,
         raw=raw,
     )

@@ -7,8 +7,9 @@ response, which alone says how it was; what was streamed before is only shown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
-from genagent_backends.failures import error_event, kind_of_status
+from genagent_backends.failures import error_event, from_names, of_kind
 from genagent_backends.foreign import at, counters, items_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -18,14 +19,6 @@ PROVIDER = "openai"
 LAST_EVENTS = frozenset({"response.completed", "response.failed", "response.incomplete"})
 LOST_CHAIN = "previous_response_not_found"
 TOO_LONG = frozenset({"context_length_exceeded", "context_window_exceeded"})
-#: The status that an error would have had, if it had come before the stream.
-STATUS_OF_ERRORS = {
-    "server_error": 500,
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "invalid_api_key": 401,
-    "invalid_prompt": 400,
-}
 
 
 class OpenAIFold:
@@ -87,13 +80,11 @@ class OpenAIFold:
         if not lost or not self._established:
             return error
         self._lose()
-        return BackendError(
-            provider=PROVIDER,
+        return replace(
+            error,
             kind="conversation_lost",
             retryable=False,
-            status=error.status,
             message=f"{error.message}; the next prompt begins a new conversation",
-            raw=error.raw,
         )
 
     def _judged(self, response: FrozenDict) -> Iterator[Event]:
@@ -119,37 +110,25 @@ def _failure(response: FrozenDict) -> BackendError | None:
     match status:
         case "completed":
             refusal = _refusal(response)
-            return None if refusal is None else _no_answer("refusal", refusal, response)
+            if refusal is None:
+                return None
+            return of_kind(PROVIDER, "refusal", message=refusal, raw=response)
         case "failed":
-            error = at(response, "error")
-            inner = error if isinstance(error, FrozenDict) else FrozenDict()
-            failed = _error_in(inner, response)
-            return _no_answer(
-                "response_failed", failed.message, response, retryable=failed.retryable
-            )
+            error = _error_in(at(response, "error"), response)
+            return replace(error, kind="response_failed")
         case "incomplete":
             why = text_at(response, "incomplete_details", "reason") or "no stated reason"
-            return _no_answer("response_incomplete", f"the answer was cut off: {why}", response)
+            said = f"the answer was cut off: {why}"
+            return of_kind(PROVIDER, "response_incomplete", message=said, raw=response)
         case _:
             said = f"the response has the status {status or 'none'}"
-            return _no_answer("unexpected_response_status", said, response)
+            return of_kind(PROVIDER, "unexpected_response_status", message=said, raw=response)
 
 
-def _no_answer(
-    kind: str, message: str, raw: FrozenDict, *, retryable: bool = False
-) -> BackendError:
-    return BackendError(provider=PROVIDER, kind=kind, retryable=retryable, message=message, raw=raw)
-
-
-def _error_in(error: FrozenDict, raw: FrozenDict) -> BackendError:
-    status = STATUS_OF_ERRORS.get(text_at(error, "code") or text_at(error, "type") or "")
-    return BackendError(
-        provider=PROVIDER,
-        kind="provider_error" if status is None else kind_of_status(status),
-        retryable=status is not None and (status == 429 or status >= 500),
-        message=text_at(error, "message") or "the stream ended in an error",
-        raw=raw,
-    )
+def _error_in(error: Plain, raw: FrozenDict) -> BackendError:
+    message = text_at(error, "message") or "the stream ended in an error"
+    names = text_at(error, "code"), text_at(error, "type")
+    return from_names(PROVIDER, *names, message=message, raw=raw)
 
 
 def _parts(response: FrozenDict, kind: str, field: str) -> Iterator[str]:

@@ -343,6 +343,16 @@ def test_a_session_id_counts_only_if_there_is_such_a_session() -> None:
     assert begun.session_id == "real"
 
 
+def test_the_cost_of_a_turn_is_told_by_newer_versions() -> None:
+    """Their total runs on over a resumed session, also in a process per turn."""
+    told = {"large": {"costUSD": 0.25}, "small": {"costUSD": 0.125}}
+    counted = line(type="result", total_cost_usd=5, model_usage_since_last_result=told)
+    nothing = line(type="result", total_cost_usd=5, model_usage_since_last_result={})
+
+    assert said(ClaudeLines(), counted)[-1].data["cost_usd"] == 0.375
+    assert said(ClaudeLines(), nothing)[-1].data["cost_usd"] == 0.0
+
+
 def test_the_cost_of_a_turn_is_what_it_added_to_its_process() -> None:
     """In a process that serves many turns the reported cost runs on."""
     lines = ClaudeLines(cost_before_usd=0.25)
@@ -455,6 +465,25 @@ def test_a_failed_turn_says_why_wherever_the_reason_stands(
 
     assert isinstance(failure, BackendError)
     assert failure.message == message
+
+
+def test_an_error_without_a_status_is_classified_by_its_name() -> None:
+    """The program passes on what the provider called it."""
+    inside = '{"error": {"type": "invalid_request_error", "message": "bad thing"}}'
+    [ending] = said(CodexLines(), line(type="turn.failed", error={"message": inside}))
+    failure = failure_of(ending)
+
+    assert isinstance(failure, BackendError)
+    assert (failure.kind, failure.message) == ("invalid_request", "bad thing")
+
+
+def test_a_thread_that_is_not_there_is_a_lost_conversation() -> None:
+    """The program tells it on standard error alone."""
+    stderr = "Error: thread/resume failed: no rollout found for thread id x (code -32600)"
+    failure = failure_of(CodexLines().abandoned(Ended(1, stderr)))
+
+    assert isinstance(failure, BackendError)
+    assert failure.kind == "conversation_lost"
 
 
 def test_json_inside_a_reason_is_read() -> None:
