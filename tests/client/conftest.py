@@ -8,6 +8,7 @@ import pytest
 
 from genagentd import channels
 from genagentd.client.client import Client
+from support.daemons import PrivateDaemon
 from support.fake_daemon import FakeDaemon, fake_daemon
 
 
@@ -25,3 +26,23 @@ def fake(nothing_left: None) -> Iterator[FakeDaemon]:
     """A fake daemon; the test fails if a descriptor or a thread is left."""
     with fake_daemon() as daemon:
         yield daemon
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[PrivateDaemon]:
+    """One real daemon for the tests of a module, which share nothing else."""
+    private = PrivateDaemon().start()
+    try:
+        yield private
+    finally:
+        private.stop()
+        private.cleanup()
+
+
+@pytest.fixture
+def client(house: PrivateDaemon) -> Iterator[Client]:
+    """A client of the module's daemon; every agent it left is stopped."""
+    with Client(house.run) as connected:
+        yield connected
+        for row in connected.list():
+            connected.stop(row.name)

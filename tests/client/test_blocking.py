@@ -9,8 +9,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from genagent_protocol.reasons import NOCONNECTION, NOPROC
 from genagentd.client.captured import Captured
 from genagentd.client.client import Client
 from genagentd.client.core import core_state
+from support.background import in_background
 from support.fake_daemon import FakeDaemon, fake_daemon
 from support.peer import a_ref, handle
 from support.waiting import until
@@ -38,21 +38,6 @@ from support.waiting import until
 
 def listing(_request: Any) -> Listing:
     return Listing(rows=())
-
-
-def in_background(function: Callable[[], Any]) -> tuple[threading.Thread, Future[Any]]:
-    """Run *function* in a thread that can be waited for."""
-    future: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, future
 
 
 # --- connecting
@@ -130,27 +115,25 @@ def test_a_call_by_handle_has_a_limit_of_its_own() -> None:
 def test_the_end_of_an_agent_ends_the_calls_to_it(fake: FakeDaemon) -> None:
     """S118: a process failure, not an answer."""
     with Client(fake.run) as client:
-        thread, future = in_background(lambda: client.at(handle()).poll(a_ref(), None))
+        future = in_background(lambda: client.at(handle()).poll(a_ref(), None))
         watch = fake.wait_for(Request).request
         fake.say(Down(monitor=watch.monitor, handle=handle(), reason=NOPROC))
 
         with pytest.raises(ProcessDown, match="noproc"):
             future.result(10)
-        thread.join()
 
 
 def test_the_loss_of_the_daemon_ends_a_call_without_a_limit(fake: FakeDaemon) -> None:
     """E050: nobody waits for ever; each monitor yields its DOWN."""
     with Client(fake.run) as client:
         monitor = client.at(handle()).monitor()
-        thread, future = in_background(client.list)
+        future = in_background(client.list)
         fake.wait_for(Request, 2)
 
         fake.close()
 
         with pytest.raises(DaemonLost, match="effect is unknown"):
             future.result(10)
-        thread.join()
         down = client.receive()
         assert isinstance(down, Down)
         assert (down.monitor, down.reason) == (monitor, NOCONNECTION)
@@ -197,7 +180,7 @@ def test_iterating_yields_what_arrives_and_raises_when_nothing_more_can(fake: Fa
 def test_a_thread_that_waits_does_not_hold_up_a_thread_that_sends(fake: FakeDaemon) -> None:
     """Submitting never waits for anyone, least of all for a reader that sleeps."""
     with Client(fake.run) as client:
-        thread, future = in_background(client.receive)
+        future = in_background(client.receive)
         until(lambda: client.shell._reader is not None, "the other thread sleeps")
 
         sent = client.at(handle()).submit_with_completion("p")
@@ -206,7 +189,6 @@ def test_a_thread_that_waits_does_not_hold_up_a_thread_that_sends(fake: FakeDaem
         said = Admission(agent="a", ref=sent.ref)
         fake.say(said)
         assert future.result(10) == said
-        thread.join()
 
 
 def test_whoever_sleeps_is_woken_by_news_that_another_thread_took_in(fake: FakeDaemon) -> None:
@@ -246,7 +228,7 @@ def test_no_message_is_missed_while_many_threads_send(fake: FakeDaemon) -> None:
 def test_a_limit_is_kept_while_another_thread_reads(fake: FakeDaemon) -> None:
     """A follower wakes up by itself when its time is over."""
     with Client(fake.run) as client:
-        thread, future = in_background(lambda: client.receive(30_000))
+        future = in_background(lambda: client.receive(30_000))
         until(lambda: client.shell._reader is not None, "the other thread sleeps")
 
         with pytest.raises(CallTimeout):
@@ -254,20 +236,18 @@ def test_a_limit_is_kept_while_another_thread_reads(fake: FakeDaemon) -> None:
 
         fake.say(Admission(agent="a", ref=a_ref()))
         assert future.result(10) is not None
-        thread.join()
 
 
 def test_closing_wakes_a_thread_that_waits(fake: FakeDaemon) -> None:
     """A receive in another thread ends with a typed error, not with the process."""
     with Client(fake.run) as client:
-        thread, future = in_background(client.receive)
+        future = in_background(client.receive)
         until(lambda: client.shell._reader is not None, "the other thread sleeps")
 
         client.close()
 
         with pytest.raises((DaemonLost, UsageError)):
             future.result(10)
-        thread.join()
 
 
 def test_ctrl_c_in_the_reader_leaves_the_client_usable(fake: FakeDaemon) -> None:
@@ -280,11 +260,10 @@ def test_ctrl_c_in_the_reader_leaves_the_client_usable(fake: FakeDaemon) -> None
             until(lambda: client.shell._reader == caller, "the main thread sleeps")
             signal.pthread_kill(caller, signal.SIGINT)
 
-        thread, future = in_background(interrupt)
+        future = in_background(interrupt)
         with pytest.raises(KeyboardInterrupt):
             client.receive()
         future.result(10)
-        thread.join()
 
         assert client.list(timeout_ms=10_000) == ()
         fake.say(Admission(agent="a", ref=a_ref()))
