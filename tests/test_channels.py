@@ -1,0 +1,637 @@
+"""One socket is one connection: ordered, drained to its end, never resent, never reconnected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from genagent_protocol.bounds import MAX_FRAME_BYTES
+from genagent_protocol.errors import NotReachable, UsageError
+from genagentd import channels, socket_path
+from genagentd.channels import BATCH, BlockingConnection, Connection, Listener, Message
+from genagentd.connections import Connections
+from genagentd.socket_path import MAX_PATH_BYTES, check_path, probe
+from support.wires import Gone, Wires, until
+
+
+@pytest.fixture
+def wires() -> Iterator[Wires]:
+    with tempfile.TemporaryDirectory(prefix="wires-") as directory:
+        made = Wires(f"{directory}/s")
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def stranger() -> Iterator[zmq.Socket[bytes]]:
+    """A peer that speaks ZeroMQ and nothing else of ours."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    made = context.socket(zmq.DEALER)
+    yield made
+    made.close(0)
+    context.term()
+
+
+# --- order and the kernel's word
+
+
+async def test_messages_arrive_as_they_were_sent(wires: Wires) -> None:
+    """Order is what every promise about admission, events and completion is built on."""
+    ear, mouth = await wires.pair()
+    sent = [str(number).encode() for number in range(3 * BATCH)]
+
+    for body in sent:
+        assert mouth.connection.send(b"header of " + body, body)
+
+    await until(lambda: len(ear.messages) == len(sent), "all arrived")
+    assert ear.bodies == sent
+    assert [message.header for message in ear.messages] == [b"header of " + body for body in sent]
+
+
+async def test_answers_reach_the_route_a_message_came_by(wires: Wires) -> None:
+    """Two peers of one listener never hear each other's answers."""
+    ear, first = await wires.pair()
+    second = await wires.mouth().opened()
+    first.connection.send(b"", b"first")
+    second.connection.send(b"", b"second")
+    await until(lambda: len(ear.messages) == 2, "both were heard")
+
+    for message in ear.messages:
+        assert ear.listener.send(message.route, b"", b"to " + message.body)
+
+    await until(lambda: first.bodies and second.bodies, "both heard")
+    assert (first.bodies, second.bodies) == ([b"to first"], [b"to second"])
+
+
+async def test_every_message_says_who_sent_it_by_the_kernels_word(wires: Wires) -> None:
+    """Whoever reaches the socket is judged by what it is, not by what it says."""
+    ear, mouth = await wires.pair()
+
+    mouth.connection.send(b"", b"")
+
+    await until(lambda: ear.messages, "it was heard")
+    assert ear.messages[0].peer == (os.getuid(), os.getgid(), os.getpid())
+
+
+# --- the end of a connection
+
+
+@pytest.mark.parametrize("count", [1, 1_000])
+async def test_what_a_peer_had_sent_comes_before_the_news_of_its_end(
+    wires: Wires, count: int
+) -> None:
+    """A DOWN must not overtake what was said: the listener drains first, and tells once."""
+    ear, mouth = await wires.pair()
+    sent = [str(number).encode() for number in range(count)]
+
+    for body in sent:
+        mouth.connection.send(b"", body)
+    mouth.connection.close(linger_ms=10_000)
+
+    await until(lambda: ear.gone, "its end was told")
+    assert ear.bodies == sent
+    assert ear.news[-1] == Gone(ear.messages[0].route)
+    assert len(ear.gone) == 1
+
+
+async def test_a_connection_drains_before_it_tells_that_its_listener_is_gone(wires: Wires) -> None:
+    """An agent's last words are read to the end, however late the daemon looks."""
+    ear, mouth = await wires.pair()
+    mouth.connection.send(b"", b"hello")
+    await until(lambda: ear.messages, "the route is known")
+    sent = [str(number).encode() for number in range(1_000)]
+
+    for body in sent:
+        ear.listener.send(ear.messages[0].route, b"", body)
+    ear.listener.close(linger_ms=10_000)
+
+    await until(lambda: "gone" in mouth.news, "its end was told")
+    assert mouth.bodies == sent
+    assert mouth.news[-1] == "gone"
+    assert mouth.news.count("gone") == 1
+
+
+async def test_a_peer_that_never_spoke_is_no_news(wires: Wires) -> None:
+    """Probes and health checks come and go all day."""
+    ear = wires.ear()
+    for _ in range(3):
+        probe(wires.path)
+    silent = await wires.mouth().opened()
+    silent.connection.close()
+
+    last = await wires.mouth().opened()
+    last.connection.send(b"", b"last")
+    last.connection.close(linger_ms=10_000)
+
+    await until(lambda: ear.gone, "the one that spoke is gone")
+    assert ear.gone == [ear.messages[0].route]
+
+
+async def test_nothing_is_sent_before_hands_were_shaken(wires: Wires) -> None:
+    """libzmq would keep it and deliver it to whoever binds there later."""
+    ear = wires.ear()
+    mouth = wires.mouth()
+
+    assert not mouth.connection.send(b"", b"too early")
+    await mouth.opened()
+    assert mouth.connection.send(b"", b"in time")
+
+    await until(lambda: ear.messages, "something arrived")
+    assert ear.bodies == [b"in time"]
+
+
+async def test_nothing_is_sent_after_the_end(wires: Wires) -> None:
+    """A refused send is known not to have happened."""
+    ear, mouth = await wires.pair()
+    ear.listener.close()
+    await until(lambda: "gone" in mouth.news, "its end was told")
+
+    assert not mouth.connection.send(b"", b"too late")
+    mouth.connection.close()
+    assert not mouth.connection.send(b"", b"later still")
+
+
+async def test_a_successor_at_the_same_path_hears_nothing_of_before(wires: Wires) -> None:
+    """What was said while nobody listened must not run hours later."""
+    ear, mouth = await wires.pair()
+    mouth.connection.send(b"", b"before")
+    await until(lambda: ear.messages, "it was heard")
+    ear.listener.close()
+    mouth.connection.send(b"", b"perhaps it is gone already")
+    await until(lambda: "gone" in mouth.news, "its end was told")
+
+    successor = wires.ear()
+    mouth.connection.send(b"", b"meanwhile")
+    other = await wires.mouth().opened()
+    other.connection.send(b"", b"after")
+
+    await until(lambda: successor.messages, "something arrived")
+    for _ in range(20):  # Time enough for anything that would connect again.
+        await wires.mouth().opened()
+    assert successor.bodies == [b"after"]
+    assert mouth.news.count("open") == 1
+
+
+async def test_a_send_to_a_peer_that_is_gone_says_so(wires: Wires) -> None:
+    """A router drops what it cannot route in silence unless it is told not to."""
+    ear, mouth = await wires.pair()
+    mouth.connection.send(b"", b"hello")
+    await until(lambda: ear.messages, "the route is known")
+    route = ear.messages[0].route
+
+    mouth.connection.close()
+
+    await until(lambda: ear.gone, "its end was told")
+    assert not ear.listener.send(route, b"", b"for nobody")
+    assert not ear.listener.send(b"no such route", b"", b"for nobody")
+    ear.listener.close()
+    assert not ear.listener.send(route, b"", b"from nobody")
+
+
+async def test_the_end_of_one_peer_does_not_make_the_loop_read_a_flood(wires: Wires) -> None:
+    """While one floods and another leaves, everybody else still gets a turn of the loop."""
+    ear, flood = await wires.pair()
+    leaver = await wires.mouth().opened()
+    leaver.connection.send(b"", b"bye")
+    await until(lambda: ear.messages, "it was heard")
+    for _ in range(20 * BATCH):
+        flood.connection.send(b"", b"flood")
+    leaver.connection.close()
+
+    most_in_one_turn, heard = 0, len(ear.messages)
+    while not ear.gone:
+        await asyncio.sleep(0)
+        most_in_one_turn = max(most_in_one_turn, len(ear.messages) - heard)
+        heard = len(ear.messages)
+
+    # A turn may serve the descriptor and the look again, and not more.
+    assert most_in_one_turn <= 2 * BATCH
+
+
+async def test_a_listener_closed_by_what_it_hears_says_no_more(wires: Wires) -> None:
+    """Whoever closes a socket is not called by it again."""
+    heard: list[bytes] = []
+
+    def close(message: Message) -> None:
+        heard.append(message.body)
+        listener.close()
+
+    listener = Listener(wires.path, close, lambda _route: heard.append(b"gone"))
+    mouth = await wires.mouth().opened()
+    for body in (b"one", b"two", b"three"):
+        mouth.connection.send(b"", body)
+
+    await until(lambda: "gone" in mouth.news, "it is closed")
+    assert heard == [b"one"]
+
+
+# --- which connection it was
+
+
+def test_a_silent_connection_does_not_end_its_successor() -> None:
+    """The kernel gives its descriptor to the next one before anyone looked."""
+    known = Connections()
+    known.accepted(20)
+    first = known.ended(20)
+    known.accepted(20)
+
+    assert known.heard(b"\x00aaa1", 20) is None
+    assert known.forget(first) is None
+    assert known.knows(b"\x00aaa1")
+    assert known.forget(known.ended(20)) == b"\x00aaa1"
+    assert not known.knows(b"\x00aaa1")
+
+
+@pytest.mark.parametrize("heard", [(b"\x00aaa1", b"\x00aaa2"), (b"\x00aaa2", b"\x00aaa1")])
+def test_two_that_came_and_spoke_before_anyone_looked_are_told_apart(
+    heard: tuple[bytes, bytes],
+) -> None:
+    """Whichever is heard first, the older one is over and the younger one lives on."""
+    known = Connections()
+    known.accepted(20)
+    first = known.ended(20)
+    known.accepted(20)
+
+    assert known.heard(heard[0], 20) is None
+    over = known.heard(heard[1], 20)
+
+    assert over is not None
+    assert known.forget(over) == b"\x00aaa1"
+    assert known.forget(first) is None
+    assert known.forget(known.ended(20)) == b"\x00aaa2"
+
+
+async def test_a_descriptor_that_is_used_again_ends_only_who_had_it(wires: Wires) -> None:
+    """Clients that follow each other get the same descriptor, and each has an end of its own."""
+    ear = wires.ear()
+    for number in range(20):
+        mouth = await wires.mouth().opened()
+        mouth.connection.send(b"", b"%d" % number)
+        mouth.connection.close(linger_ms=10_000)
+        if number % 3 == 0:
+            await until(lambda: len(ear.gone) == number + 1, "its end was told")  # noqa: B023
+
+    await until(lambda: len(ear.gone) == 20, "all ends were told")
+    assert ear.bodies == [b"%d" % number for number in range(20)]
+    for message in ear.messages:
+        assert ear.news.index(message) < ear.news.index(Gone(message.route))
+    assert len({message.route for message in ear.messages}) == len(set(ear.gone)) == 20
+    assert len({message.fd for message in ear.messages}) < 20
+
+
+# --- garbage
+
+
+@pytest.mark.parametrize(
+    "frames", [[b""], [b"alone"], [b"a", b"b", b"c"], [b"1", b"2", b"3", b"4", b"5"]]
+)
+async def test_frames_that_are_no_message_are_counted_and_the_connection_lives(
+    wires: Wires, stranger: zmq.Socket[bytes], frames: list[bytes]
+) -> None:
+    """One bad program must not take down its own connection, or another's."""
+    ear, mouth = await wires.pair()
+    stranger.connect(f"ipc://{wires.path}")
+
+    stranger.send_multipart(frames)
+    stranger.send_multipart([b"good header", b"good body"])
+    mouth.connection.send(b"", b"another")
+
+    await until(lambda: len(ear.messages) == 2, "the good ones were heard")
+    assert ear.listener.bad_frames == 1
+    assert sorted(ear.bodies) == [b"another", b"good body"]
+
+
+async def test_a_connection_counts_garbage_too(wires: Wires) -> None:
+    """A client does not trust its listener more than the other way round."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    odd = context.socket(zmq.ROUTER)
+    odd.bind(f"ipc://{wires.path}")
+    mouth = await wires.mouth().opened()
+    mouth.connection.send(b"", b"hello")
+    route = (await asyncio.to_thread(odd.recv_multipart))[0]
+
+    odd.send_multipart([route, b"one frame"])
+    odd.send_multipart([route, b"h", b"b"])
+
+    await until(lambda: mouth.bodies, "the good one was heard")
+    assert mouth.connection.bad_frames == 1
+    odd.close(0)
+    context.term()
+
+
+async def test_bytes_that_are_not_zeromq_reach_nobody(wires: Wires) -> None:
+    """A browser, or a shell with nc, at the socket."""
+    ear, mouth = await wires.pair()
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(wires.path)
+        raw.sendall(b"GET / HTTP/1.1\r\n\r\n" * 100)
+
+    mouth.connection.send(b"", b"still here")
+
+    await until(lambda: ear.messages, "it was heard")
+    assert ear.bodies == [b"still here"]
+    assert ear.gone == []
+
+
+# --- size
+
+
+async def test_a_frame_at_the_limit_passes_and_one_above_ends_only_its_sender(
+    wires: Wires,
+) -> None:
+    """libzmq's last guard: our own senders never get there, because they count before."""
+    ear, mouth = await wires.pair()
+    other = await wires.mouth().opened()
+
+    mouth.connection.send(b"", b"x" * MAX_FRAME_BYTES)
+    await until(lambda: ear.messages, "the largest frame arrived")
+    mouth.connection.send(b"", b"x" * (MAX_FRAME_BYTES + 1))
+    await until(lambda: "gone" in mouth.news, "the sender is out")
+    other.connection.send(b"", b"another")
+
+    await until(lambda: b"another" in ear.bodies, "the other one is heard")
+    assert [len(body) for body in ear.bodies] == [MAX_FRAME_BYTES, 7]
+    assert ear.gone == [ear.messages[0].route]
+
+
+# --- missed wake-ups
+
+
+async def test_no_wake_up_is_missed_when_both_ends_send_and_block(wires: Wires) -> None:
+    """The descriptor is edge-triggered: a send, or a busy loop, may swallow the edge."""
+    ear, mouth = await wires.pair()
+
+    def answer_twice(message: Message) -> None:
+        for _ in range(2):
+            ear.listener.send(message.route, b"", message.body)
+
+    async def speak(rounds: int) -> None:
+        for number in range(rounds):
+            mouth.connection.send(b"", b"%d" % number)
+            if number % 7 == 0:
+                # A callback that blocks: the loop sees nothing while edges come and go.
+                sum(range(2_000))
+            if number % 3 == 0:
+                await asyncio.sleep(0)
+
+    ear.then = answer_twice
+    await asyncio.gather(*(speak(500) for _ in range(4)))
+
+    await until(lambda: len(mouth.bodies) == 4_000, "every answer was read")
+
+
+async def test_an_answer_sent_from_inside_a_turn_of_reading_arrives(wires: Wires) -> None:
+    """Strict ping-pong leaves no second message that could wake a reader by luck."""
+    ear, mouth = await wires.pair()
+
+    def count_on(message: Message) -> None:
+        number = int(message.body)
+        if number < 2_000:
+            mouth.connection.send(b"", b"%d" % (number + 1))
+
+    mouth.then = count_on
+    ear.then = lambda message: ear.listener.send(message.route, b"", message.body)
+    mouth.connection.send(b"", b"1")
+
+    await until(lambda: len(mouth.bodies) == 2_000, "every round was played")
+    assert mouth.bodies[-1] == b"2000"
+
+
+# --- paths
+
+
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_a_path_is_measured_in_bytes_and_refused_with_its_length_and_the_limit(
+    letter: str,
+) -> None:
+    """A bare 'file name too long' helps nobody to choose another directory."""
+    width = len(letter.encode())
+    fitting = "/" + letter * ((MAX_PATH_BYTES - 1) // width)
+    check_path(fitting)
+
+    with pytest.raises(UsageError) as refused:
+        check_path(fitting + letter * 2)
+
+    length = len((fitting + letter * 2).encode())
+    assert fitting in str(refused.value)
+    assert str(length) in str(refused.value)
+    assert str(MAX_PATH_BYTES) in str(refused.value)
+
+
+def test_the_limit_is_that_of_libzmq() -> None:
+    """It stands in a file that must not import it."""
+    assert MAX_PATH_BYTES == zmq.IPC_PATH_MAX_LEN
+
+
+async def test_ends_refuse_a_path_that_is_too_long_before_they_open_anything(
+    wires: Wires,
+) -> None:
+    """Not even a socket is left behind."""
+    long = "/tmp/" + "x" * MAX_PATH_BYTES
+    with pytest.raises(UsageError):
+        wires.ear(long)
+    with pytest.raises(UsageError):
+        wires.mouth(long)
+    with pytest.raises(UsageError):
+        BlockingConnection(long, 1_000)
+
+
+async def test_a_listener_that_cannot_bind_says_why_and_leaves_nothing(wires: Wires) -> None:
+    """The caller catches what any file operation would raise."""
+    with pytest.raises(FileNotFoundError):
+        wires.ear(f"{wires.path}.no/such/directory")
+
+    assert (await wires.pair())[0].listener.closed is False
+
+
+async def test_the_socket_is_its_owners_alone_whatever_the_umask(wires: Wires) -> None:
+    """The mode of a socket file comes from the umask; ours must not come from the user's."""
+    before = os.umask(0)
+    try:
+        wires.ear()
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(Path(wires.path).stat().st_mode) & 0o077 == 0
+
+
+async def test_binding_a_second_time_is_no_protection(wires: Wires) -> None:
+    """libzmq takes a path over without a word: only the daemon's lock keeps two apart."""
+    first = wires.ear()
+    second = wires.ear()
+
+    mouth = await wires.mouth().opened()
+    mouth.connection.send(b"", b"who hears?")
+
+    await until(lambda: second.messages, "the second one heard it")
+    assert first.messages == []
+
+
+@pytest.mark.parametrize("what", ["nothing", "file", "stale socket", "directory"])
+def test_a_probe_says_at_once_that_nobody_listens(wires: Wires, what: str) -> None:
+    """libzmq would try for ever."""
+    match what:
+        case "file":
+            Path(wires.path).touch()
+        case "directory":
+            Path(wires.path).mkdir()
+        case "stale socket":
+            with socket.socket(socket.AF_UNIX) as stale:
+                stale.bind(wires.path)
+
+    with pytest.raises(NotReachable, match=wires.path):
+        probe(wires.path)
+    with pytest.raises(NotReachable, match="genagentd start"):
+        BlockingConnection(wires.path, 60_000)
+
+
+def test_a_probe_takes_a_full_backlog_for_a_busy_listener(wires: Wires) -> None:
+    """Busy is not dead: taking it for dead would lead to a second one."""
+    with socket.socket(socket.AF_UNIX) as busy:
+        busy.bind(wires.path)
+        busy.listen(0)
+        waiting = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(wires.path)
+
+        probe(wires.path)
+
+        for one in waiting:
+            one.close()
+
+
+def test_importing_the_look_at_a_path_does_not_load_libzmq() -> None:
+    """The command line looks before it pays for anything."""
+    assert "zmq" not in vars(socket_path)
+
+
+# --- for code without a loop
+
+
+async def test_a_blocking_connection_talks_to_a_listener(wires: Wires) -> None:
+    """The synchronous client is the same wire with another reader."""
+    ear = wires.ear()
+    connection = await wires.blocking()
+
+    assert connection.send(b"header", b"question")
+    await until(lambda: ear.messages, "it was heard")
+    for number in range(3 * BATCH):
+        ear.listener.send(ear.messages[0].route, b"", b"%d" % number)
+
+    found: list[Message] = []
+    while len(found) < 3 * BATCH:
+        found += await asyncio.to_thread(connection.receive, 30_000)
+    assert [message.body for message in found] == [b"%d" % number for number in range(3 * BATCH)]
+    assert ear.bodies == [b"question"]
+
+
+async def test_a_blocking_connection_waits_no_longer_than_it_was_told(wires: Wires) -> None:
+    """Nothing came: an empty list, and the connection is as it was."""
+    wires.ear()
+    connection = await wires.blocking()
+
+    assert await asyncio.to_thread(connection.receive, 1) == []
+    assert connection.open
+
+
+async def test_a_blocking_reader_is_woken_by_the_end_and_drains_first(wires: Wires) -> None:
+    """A wait without a limit must not outlive the daemon."""
+    ear = wires.ear()
+    connection = await wires.blocking()
+    connection.send(b"", b"hello")
+    await until(lambda: ear.messages, "the route is known")
+    sent = [b"%d" % number for number in range(1_000)]
+    for body in sent:
+        ear.listener.send(ear.messages[0].route, b"", body)
+    ear.listener.close(linger_ms=10_000)
+
+    found: list[bytes] = []
+    while connection.open:
+        received = await asyncio.to_thread(connection.receive, None)
+        found += [message.body for message in received]
+
+    assert found == sent
+    assert connection.receive(None) == []
+    assert not connection.send(b"", b"too late")
+
+
+async def test_a_blocking_connection_gives_up_on_a_listener_that_does_not_shake_hands(
+    wires: Wires,
+) -> None:
+    """Something listens there, and it is stopped, or not ours."""
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(wires.path)
+        mute.listen(5)
+
+        with pytest.raises(NotReachable, match="within 20 ms"):
+            await asyncio.to_thread(BlockingConnection, wires.path, 20)
+
+
+async def test_a_closed_blocking_connection_is_silent(wires: Wires) -> None:
+    """Closing twice, and using it afterwards, is harmless."""
+    wires.ear()
+    connection = await wires.blocking()
+
+    connection.close()
+    connection.close()
+
+    assert connection.receive(None) == []
+    assert not connection.send(b"", b"")
+
+
+async def test_closing_twice_is_harmless(wires: Wires) -> None:
+    """Ends close from several places; the first one does it."""
+    ear, mouth = await wires.pair()
+
+    for end in (ear.listener, mouth.connection, ear.listener, mouth.connection):
+        end.close()
+
+    assert ear.listener.closed
+    assert mouth.connection.closed
+
+
+# --- contexts
+
+
+async def test_what_was_sent_with_a_linger_leaves_before_the_context_ends(wires: Wires) -> None:
+    """A one-shot cast exits at once, and its message must not die with it."""
+    ear, mouth = await wires.pair()
+    theirs = channels._contexts
+    channels._contexts = {}
+    try:
+        second = await wires.mouth().opened()
+        second.connection.send(b"", b"a cast")
+        second.connection.close(linger_ms=10_000)
+        await asyncio.to_thread(channels.end_context)
+    finally:
+        channels._contexts = theirs
+
+    await until(lambda: ear.messages, "it arrived")
+    assert ear.bodies == [b"a cast"]
+    assert mouth.connection.open
+
+
+def test_ending_a_context_that_was_never_used_is_nothing() -> None:
+    """Programs end it at exit without asking whether they ever connected."""
+    theirs = channels._contexts
+    channels._contexts = {}
+    try:
+        channels.end_context()
+    finally:
+        channels._contexts = theirs
+
+
+def test_a_connection_needs_a_running_loop(wires: Wires) -> None:
+    """A connection nobody reads would wait for ever."""
+    with pytest.raises(RuntimeError):
+        Connection(wires.path, lambda _m: None, lambda: None, lambda: None)
