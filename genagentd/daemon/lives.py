@@ -185,12 +185,17 @@ class Life:
     def _connect(self, path: str, pid: int) -> None:
         port = Port(self.incarnation, self.start.name, pid)
         board = self._around.switchboard
-        port.connection = Connection(
-            path,
-            lambda message: board.hear_agent(port, message),
-            self._open,
-            self._channel_ended,
-        )
+        try:
+            port.connection = Connection(
+                path,
+                lambda message: board.hear_agent(port, message),
+                self._open,
+                self._channel_ended,
+            )
+        except OSError as error:
+            failed = _exhausted(f"no channel could be opened: {error}")
+            self._around.feed(inputs.ChannelFailed(self.incarnation, failed))
+            return
         self._port = port
 
     def _open(self) -> None:
