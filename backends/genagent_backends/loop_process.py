@@ -107,8 +107,6 @@ class LoopProcess:
 
     async def read(self, limit_bytes: int = 65_536) -> bytes:
         """Return the next bytes of standard output; empty at its end."""
-        # A process that never stops talking must not keep the loop to itself.
-        await asyncio.sleep(0)
         while (data := _read(self._stdout, limit_bytes)) is None:
             await _ready(self._stdout, self._loop.add_reader, self._loop.remove_reader)
         return data

@@ -40,6 +40,8 @@ from genagent_protocol.events import Event, event
 
 #: "For ever" for acts that must name a time: longer than any test, shorter than a night.
 LIFETIME_S = 3_600
+#: After so many events in a row the event loop gets a moment, or nobody could interrupt.
+BREATH = 64
 
 
 async def perform(
@@ -58,8 +60,10 @@ async def perform(
             case SayPrompt():
                 yield event("text", {"text": prompt})
             case Repeat(count=count, event=repeated):
-                for _ in range(count):
+                for number in range(1, count + 1):
                     yield repeated
+                    if number % BREATH == 0:
+                        await asyncio.sleep(0)
             case Checkpoint(session_id=session_id):
                 answer = await turn.checkpoint(session_id)
                 yield event("checkpoint", {"accepted": answer is None, "answer": answer})

@@ -136,6 +136,8 @@ class LineReader:
         while not self._ready:
             if self._ended:
                 return "end"
+            # A process that never stops talking must not keep the event loop to itself.
+            await asyncio.sleep(0)
             data = await self._read(until)
             if data is None:
                 if self._drained_at is None:

@@ -1,0 +1,249 @@
+"""The real programs against a provider on loopback: nothing here needs a network.
+
+They are found on PATH or in the packages of the extras `claude-cli` and `codex-cli`.
+A real program is slow to start and changes with every version; what holds for ours
+is what these tests ask of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genagent_backends.base import Backend, Failed, Session
+from genagent_backends.claude import ClaudeBackend
+from genagent_backends.codex import CodexBackend
+from genagent_backends.failures import failure_of
+from genagent_backends.programs import CLAUDE, CODEX, Program, find_program
+from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse, settled
+from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.reasons import BackendError
+from support.fake_provider import Answer, FakeProvider, Says, Sends, refuses
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+PATIENCE_S = 60.0
+
+CODEX_CONFIG = """
+model = "fake"
+model_provider = "fake"
+[model_providers.fake]
+name = "fake"
+base_url = "{base_url}"
+wire_api = "responses"
+env_key = "FAKE_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+[analytics]
+enabled = false
+"""
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    # Not below /tmp: codex complains about a home there.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
+        yield Path(path)
+
+
+def found(program: Program) -> None:
+    if isinstance(find_program(program, None, os.environ), Failed):
+        pytest.skip(f"the program {program.name} is not here; pip install '{program.extra}'")
+
+
+def claude(home: Path, provider: FakeProvider, **more: Any) -> tuple[Backend, Mapping[str, Any]]:
+    found(CLAUDE)
+    env = {
+        "HOME": str(home),
+        "CLAUDE_CONFIG_DIR": str(home / "config"),
+        "ANTHROPIC_BASE_URL": provider.origin,
+        "ANTHROPIC_API_KEY": "dummy",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    return ClaudeBackend(), {"env": env, "hermetic": True, "max_retries": 0, **more}
+
+
+def duplex(home: Path, provider: FakeProvider, **more: Any) -> tuple[Backend, Mapping[str, Any]]:
+    return claude(home, provider, mode="duplex", **more)
+
+
+def codex(home: Path, provider: FakeProvider, **more: Any) -> tuple[Backend, Mapping[str, Any]]:
+    found(CODEX)
+    (home / "config").mkdir(exist_ok=True)
+    config = CODEX_CONFIG.format(base_url=provider.base_url)
+    (home / "config" / "config.toml").write_text(config)
+    env = {"HOME": str(home), "CODEX_HOME": str(home / "config"), "FAKE_KEY": "dummy"}
+    return CodexBackend(), {
+        "env": env,
+        "skip_git_repo_check": True,
+        "sandbox": "read_only",
+        "approval_policy": "never",
+        **more,
+    }
+
+
+PROGRAMS = [claude, duplex, codex]
+
+
+class Talk:
+    """A session with a real program, turn by turn."""
+
+    def __init__(self, backend: Backend, session: Session, provider: FakeProvider) -> None:
+        self.backend = backend
+        self.session = session
+        self.provider = provider
+        self.turn = RehearsalTurn()
+
+    async def say(self, prompt: str, *answers: Answer) -> Rehearsed:
+        self.expect(*answers)
+        done = await rehearse(self.backend, self.session, prompt, self.turn)
+        self.session = done.session
+        return done
+
+    def expect(self, *answers: Answer) -> None:
+        self.provider.answers = list(answers) or [Says()]
+        self.provider.requests.clear()
+        self.provider.asked.clear()
+
+    @property
+    def conversation(self) -> str:
+        """What the provider was last told, as it came."""
+        return repr(self.provider.requests[-1].body)
+
+
+@asynccontextmanager
+async def talking(program: Any, home: Path, **more: Any) -> AsyncIterator[Talk]:
+    async with FakeProvider() as provider:
+        backend, options = program(home, provider, **more)
+        frozen = freeze({"working_dir": str(home), "timeout_ms": 60_000, **options})
+        assert isinstance(frozen, FrozenDict)
+        session = await settled(backend.start_session(frozen))
+        assert not isinstance(session, Failed), session
+        talk = Talk(backend, session, provider)
+        try:
+            yield talk
+        finally:
+            await settled(backend.terminate_session(talk.session))
+            await talk.turn.end_session()
+
+
+def succeeded(done: Rehearsed) -> Rehearsed:
+    assert done.terminal is not None
+    assert done.terminal.kind == "result", done.terminal.data.get("reason")
+    return done
+
+
+def failure(done: Rehearsed) -> BackendError:
+    assert done.terminal is not None
+    reason = failure_of(done.terminal)
+    assert isinstance(reason, BackendError), done.terminal
+    return reason
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_conversation_goes_on_over_two_turns(program: Any, home: Path) -> None:
+    """The second turn is told what was said in the first."""
+    async with talking(program, home) as talk:
+        first = succeeded(await talk.say("apples", Says(pieces=("pears",), usage=(7, 3))))
+        second = succeeded(await talk.say("--plums", Says(pieces=("Grüße",), usage=(9, 4))))
+
+        assert (first.text, second.text) == ("pears", "Grüße")
+        assert all(word in talk.conversation for word in ("apples", "pears", "--plums"))
+        assert [turn.usage and turn.usage["input_tokens"] for turn in (first, second)] == [7, 9]
+        assert len(set(talk.turn.checkpoints)) == 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_refusal_of_the_provider_fails_the_turn_only(program: Any, home: Path) -> None:
+    """And says of which kind it was; the conversation lives."""
+    async with talking(program, home) as talk:
+        succeeded(await talk.say("one"))
+        failed = await talk.say("two", refuses(400, "bad thing", code="invalid_request_error"))
+        after = succeeded(await talk.say("three", Says(pieces=("after",))))
+
+        assert failure(failed).kind == "invalid_request"
+        assert "bad thing" in failure(failed).message
+        assert after.text == "after"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_an_interrupted_turn_leaves_no_process_and_can_be_followed(
+    program: Any, home: Path
+) -> None:
+    """The program is asked politely, and does end."""
+    async with talking(program, home) as talk:
+        succeeded(await talk.say("one"))
+        talk.expect(Sends(then="silence", unfinished=True))
+        running = asyncio.create_task(rehearse(talk.backend, talk.session, "two", talk.turn))
+        await asyncio.wait_for(talk.provider.asked.wait(), PATIENCE_S)
+        running.cancel()
+        await asyncio.wait({running}, timeout=PATIENCE_S)
+        after = succeeded(await talk.say("three", Says(pieces=("after",))))
+
+        assert running.cancelled()
+        assert all(process.returncode is not None for process in talk.turn.processes)
+        assert len(talk.turn.session_processes) == (1 if program is duplex else 0)
+        assert after.text == "after"
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+async def test_a_long_prompt_arrives_whole(program: Any, home: Path) -> None:
+    """Longer than any command line may be."""
+    prompt = "begin" + " word" * 40_000 + " end"
+    async with talking(program, home) as talk:
+        succeeded(await talk.say(prompt))
+
+        assert prompt in talk.conversation
+
+
+@pytest.mark.parametrize("program", [claude, codex])
+async def test_a_session_that_is_not_there_is_a_lost_conversation(program: Any, home: Path) -> None:
+    """One of the programs says so on standard error alone."""
+    missing = "00000000-0000-4000-8000-000000000000"
+    async with talking(program, home) as talk:
+        checkpoint = talk.backend.checkpoint_session  # type: ignore[attr-defined]
+        talk.session = await settled(checkpoint(talk.session, missing))
+        done = await talk.say("anything")
+
+        assert failure(done).kind == "conversation_lost"
+
+
+async def test_claude_shows_text_as_it_comes_and_tools_whole(home: Path) -> None:
+    """Streamed text is not repeated by the finished message."""
+    tool = ("Bash", {"command": "printf real-tool", "description": "run it"})
+    async with talking(claude, home, allowed_tools=["Bash(printf:*)"]) as talk:
+        done = succeeded(
+            await talk.say(
+                "run it", Says(pieces=("Run", "ning."), tool=tool), Says(pieces=("It", " ran."))
+            )
+        )
+
+    shown = [event for event in done.events if event.kind in ("text", "tool_use", "tool_result")]
+    assert [event.kind for event in shown] == [
+        "text",
+        "text",
+        "tool_use",
+        "tool_result",
+        "text",
+        "text",
+    ]
+    assert shown[3].data["content"] == "real-tool"
+    assert done.text == "It ran."
+
+
+async def test_claude_tells_the_cost_of_each_turn(home: Path) -> None:
+    """Its own total runs on over a resumed session."""
+    async with talking(claude, home) as talk:
+        costs = []
+        for prompt in ("one", "two"):
+            done = succeeded(await talk.say(prompt, Says(usage=(7, 3))))
+            assert done.terminal is not None
+            costs.append(done.terminal.data["cost_usd"])
+
+    assert costs[0] == pytest.approx(costs[1])
