@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -316,3 +318,31 @@ def test_arguments_may_take_only_so_many_bytes_and_exactly_so_many() -> None:
 
     assert not isinstance(fits, RpcError)
     assert refusal(too_large).code == INVALID_FUNCTION_CALL
+
+
+def test_the_heads_of_long_lists_count_too() -> None:
+    """The bound is what goes over the wire, not what the values alone would take."""
+    call = {"@call": "f", "args": {"l": [0] * 16}}
+
+    for max_bytes, fits in ((22, True), (21, False)):
+        rpc = Rpc.new([OPS], limits=RpcLimits(max_argument_bytes=max_bytes))
+        assert isinstance(rpc.call_agent_function("main", call), RpcError) != fits
+
+
+@pytest.mark.parametrize("frames_left", range(20, 200, 20))
+def test_a_host_that_is_deep_in_its_stack_gets_an_answer_too(frames_left: int) -> None:
+    """Where the stack ends is nobody's fault, and still the call is made or refused."""
+    args: Any = {"a": 1}
+    for _ in range(30):
+        args = {"a": args}
+    rpc = handler()
+    depth = len(inspect.stack())
+
+    def deeper(levels: int) -> tuple[Rpc, Any] | RpcError:
+        if levels:
+            return deeper(levels - 1)
+        return rpc.call_agent_function("main", {"@call": "f", "args": args})
+
+    outcome = deeper(sys.getrecursionlimit() - depth - frames_left)
+
+    assert isinstance(outcome, tuple) or outcome.code == INVALID_FUNCTION_CALL

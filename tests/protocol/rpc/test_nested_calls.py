@@ -363,9 +363,21 @@ def test_a_template_in_the_data_that_calls_itself_ends() -> None:
         "echoText", {"text": nested("formatString", {"value": path("/t")})}, surface_id="form"
     )
 
-    answer = handler().call_renderer_function(message, context=form(**data))
+    code, text = error_of(handler().call_renderer_function(message, context=form(**data)))
 
-    assert code_of(answer) == EXECUTION_ERROR
+    assert code == EXECUTION_ERROR
+    assert "nest deeper than" in text
+
+
+def test_calls_may_nest_in_a_template_as_deep_as_the_protocol_says() -> None:
+    """What the reader of templates takes, evaluation has to take too."""
+    template = "'x'"
+    for _ in range(99):
+        template = f"pluralize(value: 2, other: {template})"
+
+    value = nested("formatString", {"value": f"${{{template}}}"})
+
+    assert value_of(answer_for(value, name="echoText")) == {"text": "x"}
 
 
 def test_a_template_in_the_data_that_multiplies_itself_ends() -> None:
@@ -395,7 +407,7 @@ def test_many_bindings_to_large_data_end() -> None:
     code, text = error_of(handler().call_renderer_function(message, context=form(**data)))
 
     assert code == EXECUTION_ERROR
-    assert "too large" in text
+    assert text == "The data at '/big' cannot be used: too large."
 
 
 @pytest.mark.parametrize("function", ["agent", "renderer"])

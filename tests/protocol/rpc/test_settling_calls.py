@@ -76,6 +76,15 @@ def test_r025_an_error_without_a_code_is_unknown_error(error: Any) -> None:
     assert rpc.pending_ids() == ()
 
 
+def test_an_error_that_is_null_is_no_error() -> None:
+    """Some encoders write every field; a value beside it is the answer."""
+    _, settlements = pending_with(handler(), "a").handle_agent_function_response(
+        answer("a", value=1, error=None)
+    )
+
+    assert settlements == (Resolved("a", 1),)
+
+
 def test_r026_an_answer_to_an_id_never_called_changes_nothing() -> None:
     """It may be late, or meant for someone else."""
     rpc = pending_with(handler(), "a")
