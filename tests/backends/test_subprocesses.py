@@ -146,6 +146,15 @@ async def test_e075_the_prompt_is_on_standard_input_and_that_is_closed(
     assert prompt not in run.argv
 
 
+async def test_e066_a_prompt_of_five_megabytes_reaches_the_program(stub: StubCli) -> None:
+    """No pipe and no command line holds it at once."""
+    prompt = "ä" * 2_500_000
+    done = await played(stub, {"read_stdin": True}, INIT, RESULT, prompt=prompt)
+
+    assert done.text == "done"
+    assert stub.runs[0].stdin == prompt
+
+
 async def test_e075_a_program_that_talks_before_it_listens_is_heard(stub: StubCli) -> None:
     """A long prompt and a long answer may fill both pipes at once."""
     done = await played(
