@@ -13,7 +13,7 @@ from genagent_protocol.reasons import NOT_FOUND
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagentd.cli.program import CONTEXT
 from genagentd.cli.values import name_of, ref_of, shown
-from genagentd.version import __version__
+from genagentd.cli.versions import version_option
 
 if TYPE_CHECKING:
     from genagentd.client.client import Client
@@ -22,7 +22,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @click.group(context_settings=CONTEXT)
-@click.version_option(__version__, "--version", prog_name="genagent")
+@version_option
 def app() -> None:
     """Talk to long-running LLM agents.
 

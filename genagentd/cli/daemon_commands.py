@@ -24,8 +24,8 @@ from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration
 from genagentd.cli.program import CONTEXT, command, output
+from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, make_private, places
-from genagentd.version import __version__
 
 #: How often a detached daemon or its end is looked for.
 _LOOK_S = 0.02
@@ -34,7 +34,7 @@ _TAIL_LINES = 12
 
 
 @click.group(context_settings=CONTEXT)
-@click.version_option(__version__, "--version", prog_name="genagentd")
+@version_option
 def app() -> None:
     """Supervise long-running LLM agents, one process for each.
 
@@ -110,7 +110,8 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         make_private(where.logs)
     except UsageError as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
-    arguments = [sys.executable, "-m", "genagentd", "run"]
+    # Safe path: what lies in the directory it runs in must not be imported.
+    arguments = [sys.executable, "-P", "-m", "genagentd", "run"]
     if config is not None:
         arguments += ["--config", str(config.absolute())]
     log = os.open(where.daemon_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -243,20 +244,3 @@ def status(timeout: float) -> None:
 def version() -> None:
     """Say which version this is, and which the daemon is."""
     show_version()
-
-
-def show_version() -> None:
-    """Print the versions of this program, the protocol, and the daemon if there is one."""
-    from genagent_protocol.envelopes import MAX_VERSION, MIN_VERSION
-    from genagentd.client.core import core_state
-
-    daemon: str | None = None
-    with contextlib.suppress(NotReachable, DaemonLost, CallTimeout):
-        daemon = core_state(places().socket, 2_000).software
-    output().result(
-        f"genagentd {__version__}\nprotocol {MIN_VERSION} to {MAX_VERSION}\n"
-        f"daemon {daemon or 'not running'}",
-        version=__version__,
-        protocol={"min": MIN_VERSION, "max": MAX_VERSION},
-        daemon=daemon,
-    )

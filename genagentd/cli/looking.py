@@ -6,9 +6,10 @@ from typing import Any
 
 from genagent_protocol.answers import AgentRow, Snapshot, Status
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
-from genagentd.cli.output import duration, table
+from genagentd.cli.output import duration, shortened, table
 from genagentd.cli.program import command, output
 from genagentd.cli.values import fields_of, handle_fields, shown
+from genagentd.cli.versions import show_version
 
 
 @command(app, "status")
@@ -25,7 +26,8 @@ def _status_text(found: Status) -> str:
     flags = [flag for flag in ("halted", "halt_pending", "draining") if getattr(found, flag)]
     current = f", running {found.current_request}" if found.current_request else ""
     how = " ".join([found.state, *flags])
-    return f"{shown(found.name)}: {how}, {found.queued} queued{current}, {shown(found.agent_state)}"
+    state = shortened(shown(found.agent_state))
+    return f"{shown(found.name)}: {how}, {found.queued} queued{current}, state {state}"
 
 
 @command(app, "snapshot")
@@ -106,6 +108,4 @@ def _row_fields(row: AgentRow) -> dict[str, Any]:
 @command(app, "version")
 def version() -> None:
     """Say which version this is, and which the daemon is."""
-    from genagentd.cli.daemon_commands import show_version
-
     show_version()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 from genagentd.cli.exits import Failure
@@ -68,11 +67,6 @@ def _write(stream: Any, text: str) -> None:
     stream.buffer.flush()
 
 
-def iso(seconds: float) -> str:
-    """Return a point in time as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
 def duration(ms: int) -> str:
     """Return a duration for people, two units long at most."""
     seconds = ms // 1000
@@ -93,3 +87,8 @@ def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def shortened(text: str, most: int = 200) -> str:
+    """Return *text*, cut where it would fill more than a few lines."""
+    return text if len(text) <= most else text[:most] + "…"
