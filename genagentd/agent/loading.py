@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-# Nearly every backend needs the options, and the helper that agents are forked from has them.
-import genagent_backends.options  # noqa: F401
+# Imported by the helper that agents are forked from, so that they need not do it themselves.
+import genagent_backends.preloaded  # noqa: F401
 from genagent_backends.base import Backend
 from genagent_protocol.reasons import StartError
 from genagentd.agent import log
