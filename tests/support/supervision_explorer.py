@@ -40,7 +40,11 @@ class Closure:
 
 
 class Broken(AssertionError):
-    """A law does not hold; the shortest way there is in the message."""
+    """A law does not hold; `trace` is the shortest way there, one input a line."""
+
+    def __init__(self, problem: str, trace: list[str]) -> None:
+        self.trace = trace
+        super().__init__("\n  ".join((problem, *trace)))
 
 
 def opening(*tickets: Input) -> Situation:
@@ -131,16 +135,16 @@ def _checked(parents: Parents, situation: Situation, fact: Input) -> Situation:
     try:
         return step(situation, fact)
     except Exception as error:
-        raise Broken(f"{error!r}\n" + trace(parents, situation, fact)) from error
+        raise Broken(repr(error), trace(parents, situation, fact)) from error
 
 
 def _check_fate(parents: Parents, situation: Situation) -> None:
     try:
         ended = force_down(situation)
+        assert ended.table.finished
+        assert not ended.world.waiting
     except Exception as error:
-        raise Broken(f"forced down: {error!r}\n" + trace(parents, situation)) from error
-    assert ended.table.finished, trace(parents, situation)
-    assert not ended.world.waiting, trace(parents, situation)
+        raise Broken(f"forced down: {error!r}", trace(parents, situation)) from error
 
 
 def force_down(situation: Situation) -> Situation:
@@ -173,10 +177,10 @@ def _consequences(world: World) -> list[Input]:
     return found
 
 
-def trace(parents: Parents, situation: Situation, last: Input | None = None) -> str:
-    """Return the inputs that lead to *situation*, one a line."""
+def trace(parents: Parents, situation: Situation, last: Input | None = None) -> list[str]:
+    """Return the inputs that lead to *situation*, first one first."""
     facts = [] if last is None else [last]
     while (link := parents[situation]) is not None:
         situation, fact = link
         facts.append(fact)
-    return "\n".join(f"  {fact}" for fact in reversed(facts))
+    return [str(fact) for fact in reversed(facts)]

@@ -1,6 +1,6 @@
 """Whole conversations with every order, to be read and reviewed as text.
 
-Run with GENAGENT_REWRITE=1 to write down what the machine says now, and read the diff.
+Run with REWRITE_CONVERSATIONS=1 to write down what the machine says now, and read the diff.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def test_a_conversation_goes_as_it_is_written_down(path: Path) -> None:
 
     now = play(written.splitlines())
 
-    if os.environ.get("GENAGENT_REWRITE"):
+    if os.environ.get("REWRITE_CONVERSATIONS") == "1":
         path.write_text(now)
     assert now == written
 
