@@ -24,6 +24,8 @@ from genagentd.agent.behaviour import AnyAgent
 
 #: The most bytes of shown state; it travels in answers and telemetry.
 MAX_SHOWN_BYTES = 1_048_576
+#: The most bytes of a reason that user code gives; it travels with the end it explains.
+MAX_REASON_BYTES = 1_048_576
 
 DEFAULTS = ("handle_error", "handle_event", "pre_run", "pre_turn", "post_turn", "post_run")
 
@@ -213,9 +215,10 @@ def sendable(text: object) -> bool:
 
 
 def plain(reason: object) -> Plain:
-    """Return a reason that user code gave as plain data: itself, or the name of its type."""
+    """Return a reason that user code gave as plain data: itself, or what it calls itself."""
     try:
-        return freeze(reason)
+        frozen = freeze(reason)
     except NotPlain:
         code = getattr(reason, "code", None)
         return code if isinstance(code, str) else type(reason).__name__
+    return frozen if encoded_size(frozen) <= MAX_REASON_BYTES else type(reason).__name__

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from genagent_protocol.answers import AgentAnswer
-from genagent_protocol.envelopes import Call, DaemonAnswer, Down, Reply, Request
+from genagent_protocol.answers import AgentAnswer, Refused
+from genagent_protocol.envelopes import Call, DaemonAnswer, Down, Reply, Request, UnknownType
 from genagent_protocol.errors import CallTimeout, ProcessDown
 from genagent_protocol.header import DAEMON
+from genagent_protocol.reasons import Reason
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.requests import AgentRequest, DaemonRequest, DemonitorAgent, MonitorAgent
 
@@ -106,6 +107,12 @@ class Calls:
         # The daemon answers in an agent's place when the call cannot be delivered.
         if waiting is not None and sender in (waiting.to, DAEMON) and not waiting.future.done():
             waiting.future.set_result(reply.answer)
+
+    def not_known(self, unknown: UnknownType) -> None:
+        """The daemon does not know what was asked of it; whoever waits is refused."""
+        if unknown.call is not None:
+            refused = Refused(Reason("unknown_request"))
+            self.answered(DAEMON, Reply(call=unknown.call, answer=refused))
 
     def ended(self, down: Down) -> bool:
         """An agent ended; True if that was known only because of a call to it."""

@@ -14,7 +14,6 @@ from genagent_protocol import codec, envelopes, requests
 from genagent_protocol.answers import Refused
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
-from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import Reason
 from genagent_protocol.turns import inputs
 from genagent_protocol.turns.requests import AddressText
@@ -64,7 +63,9 @@ Message: TypeAlias = (
 )
 
 #: Opened at once even while a callback runs: the callback may be waiting for it.
-PASSING = frozenset({"reply", "credit", "down"})
+PASSING = frozenset({"reply", "credit", "down", "unknown_type"})
+
+UNKNOWN_REQUEST = Reason("unknown_request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +90,18 @@ def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
     return found[0]
 
 
-def refusal_of_unknown(
-    header: Header, body: bytes, tag: str
+def owed_for_unknown(
+    header: Header, unknown: codec.UnknownMessage
 ) -> envelopes.Reply | envelopes.UnknownType | None:
     """Return what the sender of a well-formed but unknown envelope is owed.
 
     A call is refused, the daemon is told, and anything else is met with silence.
     """
     if header.sender == DAEMON:
-        return envelopes.UnknownType(tag=tag)
-    raw = codec.unpack(body)
-    number = raw.get("call") if isinstance(raw, FrozenDict) else None
-    if header.kind != "call" or not isinstance(number, int):
+        return envelopes.UnknownType(tag=unknown.tag, call=unknown.call)
+    if header.kind != "call" or unknown.call is None:
         return None
-    return envelopes.Reply(call=number, answer=Refused(Reason("unknown_request")))
+    return envelopes.Reply(call=unknown.call, answer=Refused(UNKNOWN_REQUEST))
 
 
 def fact(header: Header, body: bytes, said: FromDaemon | FromOthers) -> inputs.Input | Outside:

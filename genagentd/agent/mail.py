@@ -1,15 +1,15 @@
 """What arrives and what leaves: frames for the inbox, answers for those who wait for them.
 
-A frame is kept unopened until its turn comes, with three exceptions that a running
-callback may be waiting for: answers to calls of this agent, credit, and the end of
-an agent it has called. The daemon is told what was taken in when it was dealt with,
+A frame is kept unopened until its turn comes, except for what a running callback may
+be waiting for: answers to calls of this agent, credit, and the end of an agent it
+has called. The daemon is told what was taken in when it was dealt with,
 so that what waits here is bounded by its window.
 """
 
 from __future__ import annotations
 
 from genagent_protocol import codec
-from genagent_protocol.envelopes import Credit, Down, Reply
+from genagent_protocol.envelopes import Credit, Down, Reply, UnknownType
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
 from genagentd.agent import incoming, log
@@ -42,6 +42,9 @@ class Mail:
                 self._calls.answered(frame.header.sender, said)
             case Credit():
                 self._outgoing.credited(said)
+            case UnknownType():
+                log.line("message.unknown_to_daemon", type=said.tag)
+                self._calls.not_known(said)
             case Down() if not self._calls.ended(said):
                 return False
         self.took(frame)
@@ -56,9 +59,9 @@ class Mail:
         try:
             return incoming.opened(header, body)
         except codec.UnknownMessage as unknown:
-            refusal = incoming.refusal_of_unknown(header, body, unknown.tag)
-            if refusal is not None:
-                self._outgoing.say(header.sender, refusal)
+            owed = incoming.owed_for_unknown(header, unknown)
+            if owed is not None:
+                self._outgoing.say(header.sender, owed)
             log.line("message.unknown", sender=header.sender, type=unknown.tag)
         except RemoteWireError:
             log.line("message.malformed", sender=header.sender, kind=header.kind)

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 
 from genagent_protocol import codec, schema
 from genagent_protocol.answers import Refused
-from genagent_protocol.bounds import MAX_FRAME_BYTES
-from genagent_protocol.envelopes import Credit, EventMessage, Gap, Reply, Telemetry
+from genagent_protocol.envelopes import Completion, Credit, EventMessage, Gap, Reply, Telemetry
 from genagent_protocol.errors import LocalWireError
-from genagent_protocol.events import Event
+from genagent_protocol.events import Event, Failed
 from genagent_protocol.header import DAEMON, DeliveryClass, Header, encode_header
 from genagent_protocol.plain import FrozenDict, Plain
-from genagent_protocol.reasons import PayloadTooLarge
+from genagent_protocol.reasons import TaskCrashed
 from genagent_protocol.refs import RequestRef
 from genagentd.outbox import WINDOW_BYTES, Capacity, Outbox, Parcel
 
@@ -110,7 +109,7 @@ class Outgoing:
         """Say what must be kept; it leaves with the end of this loop turn, or with `flush`.
 
         Raises:
-            LocalWireError: it is larger than a message may be, and is no reply.
+            LocalWireError: it is larger than a message may be, and nobody waits for it.
         """
         stream = self._stream
         if stream is not None and _client(stream.to) == _client(to):
@@ -163,8 +162,13 @@ class Outgoing:
                 measurements=lost,
                 metadata=record.metadata,
             )
+        try:
+            self.say(DAEMON, record)
+        except LocalWireError:
+            # A prompt and what it was rewritten from can be too much for one message.
+            self._lost_records += 1
+        else:
             self._lost_records = 0
-        self.say(DAEMON, record)
 
     def credited(self, credit: Credit) -> None:
         """The daemon has taken in so much of what was said."""
@@ -216,11 +220,18 @@ def _client(to: str) -> str:
 
 
 def _encoded(envelope: object) -> bytes:
+    """Return the body of *envelope*; where somebody waits for it, of what can be said instead."""
     try:
         return codec.encode(envelope)
-    except LocalWireError:
-        if not isinstance(envelope, Reply):
-            raise
-        size = MAX_FRAME_BYTES + 1
-        reason = PayloadTooLarge(size_bytes=size, limit_bytes=MAX_FRAME_BYTES)
-        return codec.encode(Reply(call=envelope.call, answer=Refused(reason)))
+    except LocalWireError as error:
+        match envelope:
+            case Reply(call=call):
+                return codec.encode(Reply(call=call, answer=Refused(_unsaid(error))))
+            case Completion(agent=agent, ref=ref):
+                failed = Failed(_unsaid(error))
+                return codec.encode(Completion(agent=agent, ref=ref, outcome=failed))
+        raise
+
+
+def _unsaid(error: LocalWireError) -> TaskCrashed:
+    return TaskCrashed(type(error).__name__, str(error))

@@ -117,9 +117,12 @@ class Shell:
                 self._outgoing.say(DAEMON, envelopes.Pong(call=said.call))
             case envelopes.TelemetryWanted():
                 self._observer.wanted = said.on
-            case envelopes.UnknownType():
-                log.line("message.unknown_to_daemon", type=said.tag)
-            case envelopes.AgentHello() | envelopes.Reply() | envelopes.Credit():
+            case (
+                envelopes.AgentHello()
+                | envelopes.Reply()
+                | envelopes.Credit()
+                | envelopes.UnknownType()
+            ):
                 log.line("message.unexpected", kind=type(said).__name__)
             case _:
                 assert_never(said)
@@ -187,9 +190,8 @@ class Shell:
         match effect:
             case effects.CancelTurn(turn):
                 self._turns.cancel(turn)
-            case effects.DropTurn():
-                # What the turn left is only looked at when it is to be kept.
-                return
+            case effects.DropTurn(turn):
+                self._turns.forget(turn)
             case effects.AbandonTurn():
                 self._processes.kill_turn()
             case effects.ArmDeadline(name, after_ms, turn):
@@ -241,6 +243,7 @@ class Shell:
 
     async def _keep(self, order: effects.KeepTurn) -> None:
         state, session = self._turns.left(order.turn)
+        self._turns.forget(order.turn)
         if order.checkpoint is not None:
             session = await self._callbacks.reapply(session, order.checkpoint)
         self._callbacks.retained.state = state

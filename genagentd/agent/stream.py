@@ -18,7 +18,7 @@ from genagent_backends.failures import reason_of
 from genagent_protocol import events, schema
 from genagent_protocol.bounds import LARGEST_OUTCOME_BYTES, Limits
 from genagent_protocol.events import Completed, Event, Outcome
-from genagent_protocol.plain import FrozenDict, encoded_size, freeze
+from genagent_protocol.plain import MAX_DEPTH, FrozenDict, deeper_than, encoded_size, freeze
 from genagent_protocol.reasons import EventCaptureOverflow, Reason
 from genagent_protocol.turns.capture import Capture
 from genagentd.agent.behaviour import AnyAgent
@@ -159,7 +159,11 @@ def _stamped(said: object, at_ms: int) -> Event:
         raise TypeError(f"the stream yielded {type(said).__name__}, not an Event")
     kind: object = said.kind
     data: object = said.data
-    if not isinstance(kind, str) or not isinstance(data, FrozenDict):
+    if (
+        not isinstance(kind, str)
+        or not isinstance(data, FrozenDict)
+        or deeper_than(data, MAX_DEPTH)
+    ):
         raise TypeError("the stream yielded an Event that `event()` did not make")
     return Event(kind, data, at_ms)
 

@@ -219,6 +219,10 @@ class Turns:
         assert ended is not None
         return ended.state, ended.session
 
+    def forget(self, turn: int) -> None:
+        """Let go of what that turn left."""
+        self._current(turn).ended = None
+
     def close(self) -> None:
         """Let the thread end; a turn that is stuck in it ends with the process."""
         self._thread.close()

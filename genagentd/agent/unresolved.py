@@ -6,6 +6,7 @@ Asks are not among them: who asks learns the end as its answer or from the DOWN.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from genagent_protocol.refs import RequestRef
 from genagent_protocol.turns.effects import SendCompletion
@@ -21,6 +22,9 @@ from genagent_protocol.turns.state import (
     Stopping,
     Wrapping,
 )
+
+#: The last word has to fit into a message.
+MAX_TOLD = 10_000
 
 
 def under_way(agent: Agent) -> Request | None:
@@ -42,7 +46,8 @@ def unresolved(before: Agent, last: Advance) -> tuple[RequestRef, ...]:
     """Return the tells that *before* had accepted and that its *last* step gave no outcome."""
     said = {effect.ref for effect in last.effects if isinstance(effect, SendCompletion)}
     said |= {result.ref for result in last.agent.results.items}
-    return tuple(request.ref for request in _accepted(before) if request.ref not in said)
+    found = (request.ref for request in _accepted(before) if request.ref not in said)
+    return tuple(islice(found, MAX_TOLD))
 
 
 def _accepted(agent: Agent) -> Iterator[Request]:

@@ -7,15 +7,15 @@ from typing import Any, get_args
 import pytest
 
 from genagent_protocol import codec, envelopes, requests, schema
+from genagent_protocol.answers import Refused
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.events import Failed
 from genagent_protocol.header import DAEMON, Header
-from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.turns import inputs
 from genagentd.agent import incoming
-from genagentd.agent.incoming import Caller, fact, opened
+from genagentd.agent.incoming import UNKNOWN_REQUEST, Caller, fact, opened
 from support.agent_life import CLIENT, INCARNATION, mint
 
 REF = mint()
@@ -129,19 +129,17 @@ def test_a_message_for_an_agent_holds_one_envelope() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sender", "raw", "owed"),
+    ("kind", "sender", "call", "owed"),
     [
-        ("call", CLIENT.text, {"t": "call", "call": 3}, envelopes.Reply),
-        ("call", CLIENT.text, {"t": "call", "call": "x"}, type(None)),
-        ("notify", CLIENT.text, {"t": "x", "call": 3}, type(None)),
-        ("x", DAEMON, {"t": "x"}, envelopes.UnknownType),
+        ("call", CLIENT.text, 3, envelopes.Reply(call=3, answer=Refused(UNKNOWN_REQUEST))),
+        ("call", CLIENT.text, None, None),
+        ("notify", CLIENT.text, 3, None),
+        ("x", DAEMON, 3, envelopes.UnknownType(tag="x", call=3)),
     ],
 )
 def test_who_said_something_unknown_hears_of_it_if_it_waits(
-    kind: str, sender: str, raw: dict[str, object], owed: type
+    kind: str, sender: str, call: int | None, owed: object
 ) -> None:
     """A call is refused; a one-way word of a client is not answered."""
-    body = codec.pack(FrozenDict(raw))  # type: ignore[arg-type]  # all of it is plain
-    said = incoming.refusal_of_unknown(Header(kind, "", sender), body, "x")
-
-    assert isinstance(said, owed)
+    unknown = codec.UnknownMessage("x", call)
+    assert incoming.owed_for_unknown(Header(kind, "", sender), unknown) == owed

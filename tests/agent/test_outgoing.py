@@ -24,7 +24,7 @@ from genagent_protocol.errors import LocalWireError
 from genagent_protocol.events import Event, Failed, event
 from genagent_protocol.header import DAEMON, Header, decode_header
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.reasons import INTERRUPTED, BackendFailed, PayloadTooLarge
+from genagent_protocol.reasons import INTERRUPTED, BackendFailed
 from genagentd.agent.outgoing import BATCH_BYTES, Outgoing
 from genagentd.outbox import MESSAGE_COST_BYTES
 from support.agent_life import CLIENT, INCARNATION, mint
@@ -238,19 +238,35 @@ def test_an_event_too_large_for_a_message_is_a_gap() -> None:
     assert isinstance(wire.envelopes[1], EventMessage)
 
 
-def test_an_answer_too_large_for_a_message_becomes_a_refusal() -> None:
-    """Somebody waits for it; everything else that large is a mistake of ours."""
-    wire = Wire()
+def test_what_somebody_waits_for_is_told_even_if_it_cannot_be_sent() -> None:
+    """There is exactly one answer and one completion, whatever was to be in it."""
+    wire, ref = Wire(), mint()
     said = outgoing(wire)
-    huge = PollFailed(BackendFailed("x" * (MAX_FRAME_BYTES + 1)))
-    said.say(CLIENT.text, Reply(call=4, answer=huge))
+    huge = BackendFailed("x" * (MAX_FRAME_BYTES + 1))
+    said.say(CLIENT.text, Reply(call=4, answer=PollFailed(huge)))
+    said.say(CLIENT.text, Completion(agent="a", ref=ref, outcome=Failed(huge)))
     said.flush()
 
-    (reply,) = wire.envelopes
+    reply, completion = wire.envelopes
     assert isinstance(reply.answer, Refused)
-    assert isinstance(reply.answer.reason, PayloadTooLarge)
+    assert isinstance(completion.outcome, Failed)
+    assert "over the frame limit" in str(reply.answer.reason)
+    assert "over the frame limit" in str(completion.outcome.reason)
     with pytest.raises(LocalWireError):
-        said.say(CLIENT.text, Completion(agent="a", ref=mint(), outcome=Failed(huge.reason)))
+        said.say(CLIENT.text, Admission(agent="a", ref=ref, refused=huge))
+
+
+def test_a_record_too_large_for_a_message_is_lost_and_counted() -> None:
+    """A prompt and its original can be more than one message holds."""
+    wire = Wire()
+    said = outgoing(wire)
+    huge = FrozenDict(prompt="x" * (MAX_FRAME_BYTES + 1))
+    said.telemetry(Telemetry(event="prompt.start", agent="anna", metadata=huge))
+    said.telemetry(Telemetry(event="turn.start", agent="anna"))
+    said.flush()
+
+    (record,) = wire.envelopes
+    assert record.measurements == {"lost_before": 1}
 
 
 def test_records_give_way_and_the_next_one_counts_them() -> None:

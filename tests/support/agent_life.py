@@ -50,6 +50,7 @@ class Conversation:
     """The daemon's end of one life."""
 
     life: asyncio.Task[int]
+    path: str = ""
     connection: Connection = field(init=False)
     #: Set when the agent's end of the connection is gone.
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -240,7 +241,7 @@ async def _greeted(
     path: str, life: asyncio.Task[int], wanted: requests.StartAgent
 ) -> AsyncIterator[Conversation]:
     opened = asyncio.Event()
-    conversation = Conversation(life)
+    conversation = Conversation(life, path)
     conversation.connection = connection = Connection(
         path, conversation.heard, opened.set, conversation.gone.set
     )

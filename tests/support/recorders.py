@@ -157,6 +157,25 @@ class Blocking(Agent[str]):
         return NoReply(state)
 
 
+class Straying(Sparse):
+    """Leaves a task behind that exits, which nobody awaits."""
+
+    async def handle_event(self, _event: Plain, state: int) -> NoReply[int]:
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        self.stray = asyncio.create_task(leave())
+        await asyncio.sleep(0)
+        return NoReply(state + 1)
+
+
+class Clingy(Sparse):
+    """Says on standard output that it ends, and why."""
+
+    def terminate_agent(self, reason: ExitReason, _state: int) -> None:
+        print(f"ended {reason.text}", flush=True)
+
+
 class Uncopyable(Agent[Any]):
     """Keeps in its state what cannot be copied."""
 
