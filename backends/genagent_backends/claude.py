@@ -15,6 +15,7 @@ from genagent_backends.claude_duplex import Duplex
 from genagent_backends.claude_lines import PROVIDER, ClaudeLines
 from genagent_backends.claude_options import ClaudeSettings, read_claude_options
 from genagent_backends.failures import error_event
+from genagent_backends.program_options import refused_session_id
 from genagent_backends.subprocesses import Command, not_started, run
 from genagent_protocol.plain import FrozenDict
 
@@ -49,7 +50,7 @@ class ClaudeBackend:
 
     def resume_session(self, session_id: str, options: FrozenDict) -> ClaudeSession | Failed:
         """Go on with the program's session *session_id*; the program says if there is none."""
-        session = self.start_session(options)
+        session = refused_session_id(session_id) or self.start_session(options)
         return session if isinstance(session, Failed) else replace(session, session_id=session_id)
 
     def prompt(self, session: ClaudeSession, prompt: str, turn: Turn) -> Streaming:

@@ -14,6 +14,7 @@ from genagent_backends.base import Failed, Streaming, Turn
 from genagent_backends.codex_lines import NOTHING_USED, PROVIDER, CodexLines, used_by
 from genagent_backends.codex_options import CodexSettings, read_codex_options
 from genagent_backends.failures import error_event
+from genagent_backends.program_options import refused_session_id
 from genagent_backends.subprocesses import Command, not_started, run
 from genagent_protocol.plain import FrozenDict
 
@@ -48,7 +49,7 @@ class CodexBackend:
 
     def resume_session(self, session_id: str, options: FrozenDict) -> CodexSession | Failed:
         """Go on with the thread *session_id*; its first turn reports no usage."""
-        session = self.start_session(options)
+        session = refused_session_id(session_id) or self.start_session(options)
         if isinstance(session, Failed):
             return session
         return replace(session, thread_id=session_id, used=None)

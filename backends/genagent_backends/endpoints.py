@@ -8,6 +8,7 @@ to http on this very machine, and to nowhere else.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -110,6 +111,10 @@ def request_fields(*reserved: str) -> Callable[[Plain], FrozenDict]:
         for name in fields:
             if name in reserved:
                 raise BadValue(f"must not set {name}")
+        try:
+            json.dumps(fields, allow_nan=False)
+        except (TypeError, ValueError):
+            raise BadValue("must be a mapping that JSON can express") from None
         return fields
 
     return check

@@ -25,7 +25,10 @@ from genagent_backends.options import (
 )
 from genagent_backends.programs import Environment, Program, find_program
 from genagent_backends.subprocesses import Clocks
-from genagent_protocol.plain import Plain
+from genagent_protocol.plain import FrozenDict, Plain
+
+#: What a checkpoint accepts, too.
+MAX_SESSION_ID_BYTES = 1_024
 
 
 def directory(value: Plain) -> str:
@@ -99,11 +102,11 @@ def read_setting(
     surroundings = Environment(changes, ENV_FILES.of(chosen))
     try:
         path = find_program(program, BINARY.of(chosen), surroundings.build(os.environ))
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         return refuse(
             "invalid_option",
             ENV_FILES.name,
-            f"option env_files names a file that cannot be read: {type(error).__name__}",
+            f"option env_files names a file that cannot be used: {error.strerror}",
         )
     if isinstance(path, Failed):
         return path
@@ -114,3 +117,11 @@ def read_setting(
         Clocks(idle_ms, TIMEOUT_MS.of(chosen)),
         MODEL.of(chosen),
     )
+
+
+def refused_session_id(session_id: str) -> Failed | None:
+    """Return why *session_id* cannot be resumed, or None if a program can be asked for it."""
+    if session_id.isprintable() and 0 < len(session_id.encode()) <= MAX_SESSION_ID_BYTES:
+        return None
+    message = f"a session id is printable text of at most {MAX_SESSION_ID_BYTES} bytes"
+    return Failed(FrozenDict({"code": "invalid_session_id", "message": message}))

@@ -6,6 +6,7 @@ package that carries it. A package is located, never imported: it may be heavy.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -80,14 +81,24 @@ class Environment:
         """Return *base* with the changes made.
 
         Raises:
-            OSError: a file could not be read.
-            UnicodeDecodeError: it is not UTF-8.
+            OSError: a file could not be read, or holds what no variable can.
         """
         built = {**base, **{name: text for name, text in self.changes.items() if text is not None}}
         for name, text in self.changes.items():
             if text is None:
                 built.pop(name, None)
         for name, path in self.files.items():
-            with open(path, encoding="utf-8") as file:
-                built[name] = file.read().rstrip("\r\n")
+            built[name] = _secret_in(path)
         return built
+
+
+def _secret_in(path: str) -> str:
+    with open(path, "rb") as file:
+        content = file.read().rstrip(b"\r\n")
+    try:
+        secret = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OSError(errno.EINVAL, "it is not UTF-8", path) from None
+    if "\0" in secret:
+        raise OSError(errno.EINVAL, "it has a NUL byte in it", path)
+    return secret

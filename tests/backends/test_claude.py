@@ -305,6 +305,36 @@ async def test_a_failed_or_killed_turn_can_be_resumed(stub: StubCli) -> None:
     assert "--resume=s-1" in stub.runs[1].argv
 
 
+@pytest.mark.parametrize("content", [b"caf\xe9", b"a\0b"])
+async def test_a_secret_that_no_variable_can_hold_is_no_crash(
+    stub: StubCli, tmp_path: Path, content: bytes
+) -> None:
+    """Not at the start, and not if the file changes later."""
+    key = tmp_path / "key"
+    key.write_bytes(content)
+    assert refusal(stub, env_files={"KEY": str(key)}) == ("invalid_option", "env_files")
+
+    key.write_text("good")
+    session = started(stub, env_files={"KEY": str(key)})
+    key.write_bytes(content)
+    done = await rehearse(ClaudeBackend(), session, "go")
+
+    assert done.terminal is not None
+    failure = failure_of(done.terminal)
+    assert isinstance(failure, BackendError)
+    assert failure.kind == "not_started"
+
+
+@pytest.mark.parametrize("session_id", ["", "a\0b", "a\nb", "x" * 1_025])
+def test_an_id_that_no_program_can_be_asked_for_is_refused(stub: StubCli, session_id: str) -> None:
+    """It would crash every turn, and look like a fault of the program."""
+    answer = ClaudeBackend().resume_session(session_id, FrozenDict())
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.reason, FrozenDict)
+    assert answer.reason["code"] == "invalid_session_id"
+
+
 async def test_a_session_that_is_not_there_is_not_told_as_one(stub: StubCli) -> None:
     """Its id came back only because it was asked for."""
     missing: Step = {

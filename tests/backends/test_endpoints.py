@@ -189,6 +189,8 @@ async def test_e094_the_key_is_in_no_session(
         ({"headers": {"host": "x"}}, ("invalid_option", "headers")),
         ({"request_fields": {"model": "x"}}, ("invalid_option", "request_fields")),
         ({"request_fields": {"stream": True}}, ("invalid_option", "request_fields")),
+        ({"request_fields": {"x": b"bytes"}}, ("invalid_option", "request_fields")),
+        ({"request_fields": {"x": float("nan")}}, ("invalid_option", "request_fields")),
         ({"max_output_tokens": 0}, ("invalid_option", "max_output_tokens")),
         ({"receive_timeout_ms": -1}, ("invalid_option", "receive_timeout_ms")),
         ({"tools": ["x"]}, ("unsupported_option", "tools")),
