@@ -204,9 +204,15 @@ class _Looped:
         # What is known to be gone was known before this batch: when nothing is left to
         # read now, everything that the gone peer had sent has been handed over.
         gone, self._gone = self._gone, []
-        if self._take(BATCH) == BATCH:
-            self._gone = gone + self._gone
-            self._look_again()
+        taken = BATCH
+        try:
+            taken = self._take(BATCH)
+        finally:
+            # Also when whoever hears a message raised: what comes after it is not lost.
+            if taken == BATCH:
+                self._gone = gone + self._gone
+                self._look_again()
+        if taken == BATCH:
             return
         for connection in gone:
             if not self._is_closed():

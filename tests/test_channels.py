@@ -233,6 +233,26 @@ async def test_a_listener_closed_by_what_it_hears_says_no_more(wires: Wires) -> 
     assert heard == [b"one"]
 
 
+async def test_whoever_hears_a_message_may_fail_and_the_rest_is_still_heard(wires: Wires) -> None:
+    """A bug about one message must not silence the socket for good."""
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, what: failures.append(what))
+    ear, mouth = await wires.pair()
+
+    def fail(message: Message) -> None:
+        if message.body == b"3":
+            raise ValueError("a bug")
+
+    ear.then = fail
+    for number in range(10):
+        mouth.connection.send(b"", b"%d" % number)
+    mouth.connection.close(linger_ms=10_000)
+
+    await until(lambda: ear.gone, "its end was told")
+    assert ear.bodies == [b"%d" % number for number in range(10)]
+    assert len(failures) == 1
+
+
 # --- which connection it was
 
 

@@ -31,6 +31,7 @@ from genagent_protocol.envelopes import (
     DaemonAnswer,
     Down,
     EventMessage,
+    FromAgent,
     Gap,
     Hello,
     Ping,
@@ -90,9 +91,10 @@ class Frames(NamedTuple):
 
 
 class _Open(NamedTuple):
-    """One call without an answer: who waits, where it was sent, and behind what."""
+    """One call without an answer: who waits, who was asked, and behind what it was sent."""
 
     waiting: Waiting[Any]
+    to: str
     watch: _Watch | None
     position: int
 
@@ -204,7 +206,7 @@ class Conversation:
         return self._ask_daemon(what, lambda call: Request(call=call, request=request))
 
     def _ask_daemon(self, what: str, envelope: Callable[[int], object]) -> Waiting[Any]:
-        return self._ask(what, lambda call: self._post(DAEMON, envelope(call)))
+        return self._ask(what, DAEMON, lambda call: self._post(DAEMON, envelope(call)))
 
     def call(self, what: str, incarnation: Incarnation, request: AgentRequest) -> Waiting[Answer]:
         """Ask one agent. Its end, seen through a watch set before, settles the call too."""
@@ -216,16 +218,16 @@ class Conversation:
             watch.calls.add(call)
             return watch
 
-        return self._ask(what, post)
+        return self._ask(what, incarnation.text, post)
 
-    def _ask(self, what: str, post: Callable[[int], _Watch | None]) -> Waiting[Any]:
+    def _ask(self, what: str, to: str, post: Callable[[int], _Watch | None]) -> Waiting[Any]:
         call = self.next_number()
         waiting: Waiting[Any] = Waiting(what, call)
         if self.ended:
             waiting.fail(DaemonLost(what, fate=NOT_SENT))
             return waiting
         watch = post(call)
-        self._calls[call] = _Open(waiting, watch, self._sent_messages)
+        self._calls[call] = _Open(waiting, to, watch, self._sent_messages)
         self._give_credit()
         return waiting
 
@@ -328,7 +330,7 @@ class Conversation:
         """Take in one message. What is not ours to understand is counted and dropped."""
         try:
             header = decode_header(header_frame)
-            envelopes = [] if self._gives_way(header) else codec.decode(ToClient, body)
+            envelopes = [] if self._gives_way(header) else self._believed(header, body)
         except RemoteWireError:
             self.bad_frames += 1
             envelopes = []
@@ -341,6 +343,25 @@ class Conversation:
         if self._intake.took(len(body)):
             self._credit_due = True
         self._give_credit()
+
+    def _believed(self, header: Header, body: bytes) -> list[Any]:
+        """Return what *body* says, if its sender may say it.
+
+        Raises:
+            RemoteWireError: it is nothing, or an agent speaks for the daemon or another agent.
+        """
+        if header.sender == DAEMON:
+            return codec.decode(ToClient, body)
+        said = codec.decode(FromAgent, body)
+        if not all(self._may_say(header.sender, envelope) for envelope in said):
+            raise RemoteWireError(f"{header.sender} speaks for another agent")
+        return said
+
+    def _may_say(self, sender: str, said: FromAgent) -> bool:
+        if isinstance(said, Reply):
+            asked = self._calls.get(said.call)
+            return asked is None or asked.to == sender
+        return said.ref is None or said.ref.incarnation.text == sender
 
     def _gives_way(self, header: Header) -> bool:
         return header.delivery == "droppable" and self._holding.exceeds()

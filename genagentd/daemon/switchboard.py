@@ -9,6 +9,7 @@ for the daemon itself, and that happens elsewhere.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -48,6 +49,8 @@ AGENT_SAYS = frozenset(
     | {"call", "interrupt", "resume", "halt"}
 )
 CLIENT_SAYS = frozenset({"submit", "notify", "call", "interrupt", "resume", "halt"})
+#: How the header of a call names it.
+_CALL_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(eq=False, slots=True)
@@ -244,13 +247,12 @@ class Switchboard:
 
     def _undeliverable(self, sender: Sender, port: Port, header: Header) -> None:
         reason = Reason("inbox_full")
-        try:
-            if header.kind == "submit" and header.ref is not None:
-                ref = RequestRef.parse(header.ref)
-                self.say(sender, Undeliverable(agent=port.name, ref=ref, reason=reason))
-            elif header.kind == "call" and header.ref is not None:
-                self.say(sender, Reply(call=int(header.ref), answer=Refused(reason)))
-        except (MalformedIdentity, ValueError):
+        ref = _request_ref(header)
+        if header.kind == "submit" and ref is not None:
+            self.say(sender, Undeliverable(agent=port.name, ref=ref, reason=reason))
+        elif header.kind == "call" and _CALL_NUMBER.fullmatch(header.ref or ""):
+            self.say(sender, Reply(call=int(header.ref or ""), answer=Refused(reason)))
+        elif header.kind in ("submit", "call"):
             self.bad_frames += 1
 
     def say(self, to: Sender, envelope: object) -> None:
@@ -327,6 +329,14 @@ class Switchboard:
                 self._send(peer, item)
 
 
+def _request_ref(header: Header) -> RequestRef | None:
+    """Return the ref that a header names. It is its sender's word, and may be anything."""
+    try:
+        return None if header.ref is None else RequestRef.parse(header.ref)
+    except MalformedIdentity:
+        return None
+
+
 def _gap(missing: Missing) -> Parcel:
     """Return what is said in the place of messages that gave way."""
     header = missing.header
@@ -334,7 +344,6 @@ def _gap(missing: Missing) -> Parcel:
     if header.kind == "telemetry":
         said = TelemetryLost(count=missing.last - missing.first + 1)
     else:
-        ref = None if header.ref is None else RequestRef.parse(header.ref)
-        said = Gap(ref=ref, first=missing.first, last=missing.last)
+        said = Gap(ref=_request_ref(header), first=missing.first, last=missing.last)
     body = codec.encode(said)
     return Parcel(Header(schema.tag_of(type(said)), header.to, header.sender, size=len(body)), body)

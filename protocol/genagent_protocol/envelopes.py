@@ -408,6 +408,9 @@ ToAgent = (
     | UnknownType
 )
 
+#: What an agent may say to a client or to another agent; everything else is the daemon's.
+FromAgent = Reply | Admission | EventMessage | Completion | Gap
+
 ToClient = (
     Welcome
     | VersionRefused

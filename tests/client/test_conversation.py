@@ -95,7 +95,7 @@ def test_a_daemon_of_another_version_is_named_with_both_ranges_and_what_to_do() 
     talk = Conversation()
     refused = VersionRefused(min_version=2, max_version=3, software="9.9")
     body = codec.encode(refused)
-    talk.take(encode_header(Header("version_refused", "", size=len(body))), body)
+    talk.take(encode_header(Header("version_refused", "", DAEMON, size=len(body))), body)
 
     with pytest.raises(VersionMismatch, match=r"1 to 1.*2 to 3.*genagentd stop"):
         talk.welcome.value()

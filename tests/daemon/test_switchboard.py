@@ -16,7 +16,7 @@ from genagent_protocol.header import DAEMON, Header, decode_header, encode_heade
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
 from genagentd.channels import Connection, Listener, Message
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
-from genagentd.outbox import Capacity, Outbox
+from genagentd.outbox import Capacity, Outbox, Parcel
 
 BOOT = BootId("0123456789abcdef")
 AGENT = Incarnation(BOOT, 1)
@@ -255,6 +255,42 @@ async def test_a_full_inbox_is_said_to_whoever_submits(house: House) -> None:
     # One went out, three wait, two and the call were refused.
     assert undeliverable == refs[4:]
     assert person.envelopes[-1].call == 77
+
+
+@pytest.mark.parametrize("ref", ["", "x", "-1", "1.0", "9" * 400, "\u0661"])
+@pytest.mark.parametrize("kind", ["submit", "call"])
+async def test_a_ref_that_is_none_leaves_the_switchboard_at_work(
+    house: House, kind: str, ref: str
+) -> None:
+    """It is the sender's word; what cannot be answered is counted, and the next one is served."""
+    person = await house.person()
+    small = Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0)
+    house.port.outbox = Outbox(small, window_bytes=0)
+
+    person.says(AGENT.text, kind, b"x", ref=ref)
+    person.says(AGENT.text, "call", b"poll", ref="77")
+
+    await until(lambda: person.heard, "the second one was refused")
+    assert person.envelopes[-1].call == 77
+    assert house.board.bad_frames == 1
+
+
+async def test_events_under_a_ref_that_is_none_leave_a_gap_all_the_same(house: House) -> None:
+    """An agent may write anything into a header."""
+    person = await house.person()
+    client = house.client(person)
+    small = Capacity(max_messages=10**6, max_bytes=10**6, max_droppable_bytes=0)
+    client.outbox = Outbox(small, window_bytes=1)
+    client.outbox.passed(Parcel(Header("x", "y"), b""))
+    house.agent_says(
+        client.text, "event_message", b"e", delivery="droppable", ref="no ref", first=3, last=4
+    )
+    await until(lambda: len(client.outbox), "it is missing")
+
+    house.board.credited(client, envelopes.Credit(messages=1, bytes=10**9))
+
+    await until(lambda: person.heard, "it was told")
+    assert person.envelopes == [envelopes.Gap(ref=None, first=3, last=4)]
 
 
 async def test_a_client_that_does_not_read_loses_events_visibly_and_nothing_else(
