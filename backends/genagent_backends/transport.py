@@ -119,6 +119,10 @@ class _problems:  # noqa: N801  # used like a keyword
                 raise TransportProblem(
                     "transport", f"no connection within {limit} ms", retryable=True
                 ) from None
+            case httpx2.ConnectError():
+                raise TransportProblem(
+                    "transport", f"no connection to {self._endpoint.base_url}", retryable=False
+                ) from None
             case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
                 raise TransportProblem(
                     "transport", "the connection was closed before the answer", retryable=True
