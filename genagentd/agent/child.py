@@ -19,9 +19,8 @@ from genagentd import kernel
 from genagentd.agent.sweep import Identity, readable, signalled
 
 STDERR_TAIL_BYTES = 8_192
-#: Between SIGINT and SIGTERM, and again between SIGTERM and SIGKILL: together well
-#: inside the grace that an interrupted turn has.
-GRACE_MS = 1_500
+#: Between SIGINT and SIGTERM, and again between SIGTERM and SIGKILL, at most.
+GRACE_MS = 1_000
 #: A pipe holds 64 KiB; more than this comes from a grandchild that writes on and on.
 MAX_READS_AT_EXIT = 4
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -36,6 +36,7 @@ from genagent_protocol.requests import (
     Whereis,
 )
 from genagent_protocol.supervision.effects import NotStarted, Started
+from genagent_protocol.supervision.terms import TEMPORARY, RestartPolicy
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say
 
@@ -188,19 +189,22 @@ class Peers:
 
     async def start_agent(
         self,
-        name: Loose,
+        agent: str | type[AnyAgent] | None,
         *,
+        name: Loose,
         backend: str,
-        agent: str | type[AnyAgent] | None = None,
         options: Mapping[str, Loose] | None = None,
+        limits: Mapping[str, Loose] | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        restart: RestartPolicy = TEMPORARY,
         session: str | None = None,
         start_timeout_ms: int = 60_000,
         may_start: bool = False,
     ) -> AgentHandle:
         """Start another agent and return its handle when it is ready.
 
+        *agent* is a class, its `package.module:Class`, or None for the plain one.
         This agent must have been started with `may_start`. The new one lives on its
         own: it does not end with this one. Without *cwd* it gets this one's.
 
@@ -211,9 +215,10 @@ class Peers:
             name=_payload(name, "name"),
             agent=_spelled(agent),
             backend=backend,
-            options=_mapping(options, "options"),
+            options=_mapping({**(options or {}), **(limits or {})}, "options"),
             cwd=cwd or os.getcwd(),
             env=_mapping(env, "env"),
+            restart=restart,
             session=session,
             start_timeout_ms=start_timeout_ms,
             may_start=may_start,

@@ -13,8 +13,8 @@ import errno
 from collections.abc import Mapping, Sequence
 
 from genagentd.agent import log
-from genagentd.agent.child import ChildProcess
-from genagentd.agent.sweep import Identity, Sweep, below, childless
+from genagentd.agent.child import GRACE_MS, ChildProcess
+from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless
 
 #: How long the end of the agent waits for one of its killed processes to be reaped.
 LAST_WAIT_S = 1.0
@@ -27,10 +27,17 @@ class Processes:
         """Begin where this agent begins: what is below the process already is not its own."""
         self._strangers = below()
         self._before: frozenset[Identity] = frozenset()
+        self._grace_ms = GRACE_MS
+        self._polite_ms = POLITE_MS
         #: The turn that may start processes now; None between turns.
         self._turn: int | None = None
         self._of_turn: dict[int, ChildProcess] = {}
         self._of_session: dict[int, ChildProcess] = {}
+
+    def hurry(self, interrupt_grace_ms: int) -> None:
+        """Have processes end well inside the grace that an interrupted turn gets."""
+        self._grace_ms = min(GRACE_MS, interrupt_grace_ms // 5)
+        self._polite_ms = min(POLITE_MS, interrupt_grace_ms // 10)
 
     def turn_began(self, turn: int) -> None:
         """Remember what is there already: it is none of this turn's business."""
@@ -53,7 +60,7 @@ class Processes:
         """
         if turn != self._turn:
             raise OSError(errno.ECANCELED, "the turn that wanted this process is over")
-        child = ChildProcess(argv, env, cwd, self._exited)
+        child = ChildProcess(argv, env, cwd, self._exited, self._grace_ms)
         (self._of_session if for_session else self._of_turn)[child.pid] = child
         return child
 
@@ -82,7 +89,7 @@ class Processes:
     async def end_all(self) -> None:
         """End everything below this process: the agent is about to exit."""
         self._turn = None
-        everything = Sweep(self._strangers, frozenset(), self._reaps_itself)
+        everything = Sweep(self._strangers, frozenset(), self._reaps_itself, self._polite_ms)
         await everything.end()
         for child in (*self._of_turn.values(), *self._of_session.values()):
             with contextlib.suppress(TimeoutError):
@@ -91,7 +98,7 @@ class Processes:
             child.close()
 
     def _sweep(self) -> Sweep:
-        return Sweep(self._before, frozenset(self._of_session), self._reaps_itself)
+        return Sweep(self._before, frozenset(self._of_session), self._reaps_itself, self._polite_ms)
 
     def _reaps_itself(self, pid: int) -> bool:
         return pid in self._of_turn or pid in self._of_session

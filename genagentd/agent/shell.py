@@ -58,6 +58,7 @@ class Shell:
         self._machine: Agent = self._begun.agent
         self._callbacks = Callbacks(opened.agent, opened.backend, opened.retained, context.handle)
         self._processes = processes
+        processes.hurry(opened.limits.interrupt_grace_ms)
         self._turns = Turns(opened.limits, self._callbacks, inbox.post, self._processes.spawn)
         self._observer = Observer(
             self._handle, type(opened.agent).__module__, self._callbacks.shown, outgoing.telemetry

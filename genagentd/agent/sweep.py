@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from genagentd import kernel
 
-#: How long what is asked to end may take before it is killed.
+#: How long what is asked to end may take before it is killed, unless somebody is in a hurry.
 POLITE_MS = 500
 #: How long one round of killing waits for the dead, and how many rounds there are.
 ROUND_MS = 500
@@ -62,7 +62,9 @@ class Sweep:
         spared: frozenset[Identity],
         roots: frozenset[int],
         reaps_itself: Callable[[int], bool],
+        polite_ms: int = POLITE_MS,
     ) -> None:
+        self._polite_ms = polite_ms
         self._spared = spared
         self._roots = roots
         self._reaps_itself = reaps_itself
@@ -76,7 +78,7 @@ class Sweep:
             return 0
         found = self.left()
         if found:
-            await signalled(found, signal.SIGTERM, POLITE_MS)
+            await signalled(found, signal.SIGTERM, self._polite_ms)
         ended = set(found)
         for _ in range(ROUNDS):
             left = self.left()

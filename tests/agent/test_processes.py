@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from genagent_backends.base import Streaming, Turn
 from genagent_protocol import envelopes, requests
-from genagent_protocol.events import Completed
+from genagent_protocol.events import Completed, Event, Failed, event
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import INTERRUPTED
 from genagentd import kernel
 from genagentd.agent.child import STDERR_TAIL_BYTES, ChildProcess
 from genagentd.agent.processes import Processes
@@ -326,3 +329,38 @@ def test_a_process_without_children_is_known_at_once() -> None:
     child.kill()
     child.wait()
     assert childless()
+
+
+async def test_a_short_grace_makes_the_ending_of_processes_short() -> None:
+    """Otherwise a provider that has to be killed would always cost its agent."""
+    options = {"interrupt_grace_ms": 2_000}
+    async with living(backend=f"{__name__}:Ending", options=options) as agent:
+        ref = agent.submit("go", stream=True)
+        await spawned(agent)
+        agent.begin_call(requests.InterruptRequest(ref=ref))
+        outcome = await agent.completion(ref)
+
+        assert outcome == Failed(INTERRUPTED)
+
+
+class Ending:
+    """A backend that ends its deaf program itself when its turn is interrupted."""
+
+    def start_session(self, _options: FrozenDict) -> None:
+        return None
+
+    def terminate_session(self, _session: None) -> None:
+        return None
+
+    def prompt(self, session: None, _prompt: str, turn: Turn) -> Streaming:
+        return Streaming(self._events(turn), session)
+
+    async def _events(self, turn: Turn) -> AsyncIterator[Event]:
+        deaf = "trap '' INT TERM; echo on; while :; do sleep 3600; done"
+        process = await turn.spawn(["/bin/sh", "-c", deaf])
+        try:
+            await process.read()
+            yield event("spawned", pids=[process.pid])
+            await process.wait()
+        finally:
+            await process.end()
