@@ -245,16 +245,18 @@ def test_s023_a_synchronous_error_leaves_state_and_session() -> None:
 
 def test_s036_the_queued_ask_of_a_dead_caller_never_runs() -> None:
     """Its caller is gone: entry and capacity gone, cancelled with caller_down."""
-    agent = ScriptedAgent(Limits(max_pending_prompts=1))
+    agent = ScriptedAgent(Limits(max_pending_prompts=2))
     agent.ask(1, "one")
     agent.ask(2, "two", caller="dora")
+    agent.ask(9, "of somebody else", caller="ed")
     agent.caller_down("dora")
 
     (note,) = agent.emitted("turn.cancelled")
     assert (note.ref, note.reason_kind) == (ref(2), "caller_down")
     assert agent.tell(3, "three") == Ok()
     agent.end()
-    assert agent.prompts == ["one", "three"]
+    agent.end()
+    assert agent.prompts == ["one", "of somebody else", "three"]
 
 
 def test_s037_an_active_ask_runs_on_without_its_caller() -> None:

@@ -99,6 +99,19 @@ def test_s065_a_failing_turn_handles_its_notifications_too() -> None:
         assert events_handled(agent) == [end]
 
 
+def test_a_completion_precedes_the_deferred_events_and_an_answer_follows_them() -> None:
+    """A completion is said when the turn is decided, an ask answered when the agent is idle."""
+    teller, asker = ScriptedAgent(), ScriptedAgent()
+    teller.submit(1)
+    asker.ask(1)
+    for agent in (teller, asker):
+        agent.notify("e")
+        agent.end()
+
+    assert teller.story[-2:] == ["completion r1 ok", "handle_event 'e'"]
+    assert asker.story[-2:] == ["handle_event 'e'", "reply r1 ok"]
+
+
 def test_s066_an_acknowledged_event_was_handled() -> None:
     """Idle agent: ok after the callback ran."""
     agent = ScriptedAgent()

@@ -12,9 +12,17 @@ from genagent_protocol.turns.requests import OnHalt
 from support.turns_explorer import SMALL, Control, Universe
 from support.turns_values import ref
 
-#: Room for one prompt and one event; a prompt of `SMALL` weighs exactly its limit.
-TIGHT = Limits(
+#: Room for one prompt and one event, by number.
+FEW = Limits(
     max_pending_prompts=1,
+    max_pending_prompt_bytes=100,
+    max_pending_notifications=1,
+    max_tell_results=1,
+    watchdog_ms=50,
+)
+#: The same by weight: a prompt of `SMALL` weighs exactly what may wait.
+TIGHT = Limits(
+    max_pending_prompts=2,
     max_pending_prompt_bytes=2,
     max_pending_notifications=1,
     max_tell_results=1,
@@ -45,7 +53,7 @@ def _controls(*names: Control) -> frozenset[Control]:
 EVERYDAY = (
     Universe(
         name="queue and cancel",
-        limits=TIGHT,
+        limits=FEW,
         arrivals=(submission(1), a_tell(2), submission(3, "fail")),
         controls=_controls("cancel", "halt"),
     ),
@@ -67,7 +75,7 @@ EVERYDAY = (
     ),
     Universe(
         name="the gate",
-        limits=TIGHT,
+        limits=FEW,
         arrivals=(submission(1), an_ask(2)),
         generated=2,
         turns=1,

@@ -216,4 +216,4 @@ def outcomes(agent: ScriptedAgent) -> list[tuple[int, str]]:
 
 
 TestTurnMachine = TurnMachine.TestCase
-TestTurnMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTurnMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
