@@ -55,7 +55,7 @@ def test_anything_else_is_an_error_and_never_an_exception(data: bytes | str) -> 
         ([1, [2]], (1, (2,))),
     ],
 )
-def test_what_cannot_be_carried_is_replaced(sent: object, kept: object) -> None:
+def test_e067_what_cannot_be_carried_is_replaced(sent: object, kept: object) -> None:
     """The rest of the value is worth more than the odd part of it."""
     assert plain(sent) == kept
 
