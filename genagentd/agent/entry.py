@@ -47,6 +47,8 @@ from genagentd.channels import end_context, hold_few
 
 #: How long what was said last has to leave.
 LINGER_MS = 2_000
+#: How long notifications by name may still wait for the answer where their target is.
+LAST_NOTIFICATIONS_MS = 1_000
 #: How long an orderly end may take when the daemon is gone.
 ORPHANED_S = 5
 #: The status that says: the reason is in the last message.
@@ -138,7 +140,8 @@ class Life:
         context = _context(hello, outgoing, calls)
 
         def introduce(agent: AnyAgent) -> None:
-            agent.context = context
+            # Not by assignment: an agent may be a frozen dataclass.
+            object.__setattr__(agent, "context", context)
 
         opened = await open_agent(hello.start, introduce)
         if isinstance(opened, StartError):
@@ -147,6 +150,8 @@ class Life:
         outgoing.say(DAEMON, Ready())
         shell = Shell(context, opened, self._inbox, outgoing, mail, self._processes)
         reason = await shell.run()
+        if self._channel is not None and not self._channel.lost:
+            await context.peers.all_sent(LAST_NOTIFICATIONS_MS)
         return _last_word(outgoing, reason, shell.unresolved)
 
     def _orphaned(self) -> None:

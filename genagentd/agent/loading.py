@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
-# Imported by the helper that agents are forked from, so that they need not do it themselves.
-import genagent_backends.preloaded  # noqa: F401
 from genagent_backends.base import Backend
 from genagent_protocol.reasons import StartError
 from genagentd.agent import log

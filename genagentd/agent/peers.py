@@ -57,6 +57,8 @@ class Peers:
         self._incarnation = incarnation
         self._say = say
         self._calls = calls
+        #: Names that are looked up for notifications not sent yet.
+        self._lookups: set[asyncio.Future[Answer]] = set()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -78,12 +80,19 @@ class Peers:
 
     def _notify_by_name(self, name: Plain, notification: Notify) -> None:
         found = self._calls.ask_daemon(Whereis(name=name))
+        self._lookups.add(found)
+        found.add_done_callback(self._lookups.discard)
         found.add_done_callback(lambda answer: self._notify_found(answer, notification))
 
     def _notify_found(self, answer: asyncio.Future[Answer], notification: Notify) -> None:
         found = None if answer.cancelled() else answer.result()
         if isinstance(found, Found) and found.handle is not None:
             self._post(found.handle, notification)
+
+    async def all_sent(self, within_ms: int) -> None:
+        """Return when no notification waits for its name any more, or after *within_ms*."""
+        if self._lookups:
+            await asyncio.wait(list(self._lookups), timeout=within_ms / 1000)
 
     def submit_with_completion(
         self, handle: AgentHandle, prompt: str, *, on_halt: Literal["queue", "fail"] = "queue"

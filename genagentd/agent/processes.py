@@ -16,7 +16,7 @@ from genagentd.agent import log
 from genagentd.agent.child import GRACE_MS, ChildProcess
 from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless
 
-#: How long the end of the agent waits for one of its killed processes to be reaped.
+#: How long a process that was killed may take to be reaped.
 LAST_WAIT_S = 1.0
 
 
@@ -79,7 +79,7 @@ class Processes:
         ended = await self._sweep().end()
         if ended:
             log.line("turn.processes_ended", count=ended)
-        self._close_finished()
+        await self._close(self._of_turn)
 
     def kill_turn(self) -> None:
         """Kill whatever the turn began, now."""
@@ -91,11 +91,7 @@ class Processes:
         self._turn = None
         everything = Sweep(self._strangers, frozenset(), self._reaps_itself, self._polite_ms)
         await everything.end()
-        for child in (*self._of_turn.values(), *self._of_session.values()):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WAIT_S):
-                    await child.wait()
-            child.close()
+        await self._close(self._of_turn | self._of_session)
 
     def _sweep(self) -> Sweep:
         return Sweep(self._before, frozenset(self._of_session), self._reaps_itself, self._polite_ms)
@@ -103,8 +99,11 @@ class Processes:
     def _reaps_itself(self, pid: int) -> bool:
         return pid in self._of_turn or pid in self._of_session
 
-    def _close_finished(self) -> None:
-        for child in list(self._of_turn.values()):
-            if child.returncode is not None:
-                del self._of_turn[child.pid]
+    async def _close(self, children: dict[int, ChildProcess]) -> None:
+        """Let go of *children*, which have ended; one that cannot is left to the next time."""
+        for child in list(children.values()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WAIT_S):
+                    await child.wait()
+                self._of_turn.pop(child.pid, None)
                 child.close()

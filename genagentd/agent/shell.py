@@ -109,13 +109,16 @@ class Shell:
             await self._advance(item)
 
     async def _sweep(self, report: inputs.Input) -> None:
-        await self._processes.end_turn()
+        try:
+            await self._processes.end_turn()
+        except OSError as error:
+            log.raised("turn.sweep_failed", error, agent=self._handle.name)
         self._inbox.put(Swept(report))
 
     def _answer(self, said: incoming.Outside) -> None:
         match said:
             case envelopes.Ping():
-                self._outgoing.say(DAEMON, envelopes.Pong(call=said.call))
+                self._outgoing.say(DAEMON, envelopes.Pong.to(said))
             case envelopes.TelemetryWanted():
                 self._observer.wanted = said.on
             case (

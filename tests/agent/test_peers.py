@@ -194,6 +194,20 @@ async def test_a_notification_for_nobody_is_dropped() -> None:
         assert agent.told(envelopes.Notify) == []
 
 
+async def test_a_notification_by_name_is_sent_even_if_the_agent_ends_right_after() -> None:
+    """The last thing a stage of a pipeline does is to tell the next one."""
+    async with talking() as agent:
+        notify(agent, "notify", "bob", "over to you")
+        agent.say(envelopes.StopAsked(reason=NORMAL, drain=True))
+        await resolve(agent)
+        await agent.ended()
+
+        sent = [
+            said.header.to for said in agent.said if isinstance(said.envelope, envelopes.Notify)
+        ]
+        assert sent == [BOB.incarnation.text]
+
+
 async def test_a_told_prompt_completes_in_handle_info() -> None:
     """The agent is the recipient of what it asked for."""
     async with talking() as agent:

@@ -364,3 +364,20 @@ class Ending:
             await process.wait()
         finally:
             await process.end()
+
+
+async def test_a_turn_ends_even_if_what_it_began_cannot_be_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without descriptors nothing can be swept; an agent that waits for ever helps nobody."""
+
+    async def failing(_self: Sweep) -> int:
+        raise OSError(24, "no descriptors")
+
+    async with living(options=script([{"spawn": "child"}, RESULT], [RESULT])) as agent:
+        with monkeypatch.context() as patched:
+            patched.setattr(Sweep, "end", failing)
+            assert await agent.answered("go") == "done"
+        assert await agent.answered("go on") == "done"
+
+    assert "turn.sweep_failed agent=anna error=OSError" in capsys.readouterr().err
