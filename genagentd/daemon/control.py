@@ -68,7 +68,7 @@ class Daemon:
     def _hear(self, sender: Sender, said: Any, body: bytes) -> None:
         match said:
             case envelopes.Ping():
-                self._board.say(sender, envelopes.Pong(call=said.call))
+                self._board.say(sender, envelopes.Pong.to(said))
             case envelopes.CoreStatus():
                 self._board.say(sender, self._core_state(said.call))
             case envelopes.Credit():

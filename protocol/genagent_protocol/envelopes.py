@@ -45,9 +45,15 @@ class Ping:
 class Pong:
     """The answer to `Ping`, with the versions the answering side speaks."""
 
+    # No defaults: they are left out on the wire, and these differ from version to version.
     call: int
-    min_version: int = MIN_VERSION
-    max_version: int = MAX_VERSION
+    min_version: int
+    max_version: int
+
+    @classmethod
+    def to(cls, ping: Ping) -> Pong:
+        """Return this side's answer to *ping*."""
+        return cls(call=ping.call, min_version=MIN_VERSION, max_version=MAX_VERSION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

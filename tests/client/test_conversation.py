@@ -569,7 +569,7 @@ def test_what_the_daemon_has_read_is_known_from_an_answer_to_something_later() -
     peer.talk.cast(handle().incarnation, Notify(event=1))
     known.append(peer.talk.unconfirmed)
     ping = peer.talk.core("ping", Ping)
-    peer.say(Pong(call=ping.number))
+    peer.say(Pong.to(Ping(call=ping.number)))
     known.append(peer.talk.unconfirmed)
 
     assert known == [False, True, False]

@@ -172,7 +172,7 @@ async def test_the_daemons_word_comes_behind_what_the_agent_said(house: House) -
 
     assert house.port.connection is not None
     house.port.connection.read_to_end()
-    house.board.say(house.client(person), envelopes.Pong(call=1))
+    house.board.say(house.client(person), envelopes.Pong.to(envelopes.Ping(call=1)))
 
     await until(lambda: person.heard[-1][0].kind == "pong", "the daemon was heard")
     kinds = [header.kind for header, _ in person.heard]

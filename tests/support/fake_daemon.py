@@ -93,7 +93,7 @@ class FakeDaemon:
             case Hello():
                 return self._hello()
             case Ping():
-                return Pong(call=envelope.call)
+                return Pong.to(envelope)
             case CoreStatus():
                 return _core_state(envelope.call)
             case Request(request=MonitorAgent() | DemonitorAgent() | WatchTelemetry()):
