@@ -11,7 +11,7 @@ import click
 from genagent_protocol.errors import Refused
 from genagent_protocol.reasons import NOT_FOUND
 from genagent_protocol.refs import AgentHandle, RequestRef
-from genagentd.cli.program import CONTEXT
+from genagentd.cli.program import CONTEXT, flags
 from genagentd.cli.values import name_of, ref_of, shown
 from genagentd.cli.versions import version_option
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(context_settings=CONTEXT, no_args_is_help=False)
 @version_option
 def app() -> None:
     """Talk to long-running LLM agents.
@@ -34,12 +34,17 @@ def app() -> None:
     """
 
 
-@contextmanager
-def connected() -> Iterator[Client]:
-    """Yield a client of the daemon."""
-    from genagentd.client.client import Client
+flags(app)
 
-    with Client() as client:
+
+@contextmanager
+def connected(timeout: float | None = None) -> Iterator[Client]:
+    """Yield a client of the daemon; connecting may take *timeout* seconds, if that is less."""
+    from genagentd.client.client import Client
+    from genagentd.client.conversation import CONNECT_TIMEOUT_MS
+
+    own = CONNECT_TIMEOUT_MS if timeout is None else round(timeout * 1000)
+    with Client().connect(min(CONNECT_TIMEOUT_MS, own)) as client:
         yield client
 
 

@@ -23,7 +23,7 @@ from genagentd import kernel
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration
-from genagentd.cli.program import CONTEXT, command, output
+from genagentd.cli.program import CONTEXT, command, flags, output
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, make_private, places
 
@@ -33,7 +33,7 @@ _LOOK_S = 0.02
 _TAIL_LINES = 12
 
 
-@click.group(context_settings=CONTEXT)
+@click.group(context_settings=CONTEXT, no_args_is_help=False)
 @version_option
 def app() -> None:
     """Supervise long-running LLM agents, one process for each.
@@ -43,6 +43,9 @@ def app() -> None:
     genagentd status         who it is and how it is
     genagentd stop           let it end, and its agents with it
     """
+
+
+flags(app)
 
 
 @command(app, "run")

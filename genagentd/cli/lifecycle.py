@@ -70,7 +70,7 @@ def start(
 @timeout_option()
 def drain(name: object, timeout: float | None) -> None:
     """Let an agent finish its turn and end; what is queued is refused."""
-    with connected() as client:
+    with connected(timeout) as client:
         client.drain(name, milliseconds(timeout))
     output().result("drained", agent=name, state="drained")
 
@@ -80,7 +80,7 @@ def drain(name: object, timeout: float | None) -> None:
 @timeout_option()
 def stop(name: object, timeout: float | None) -> None:
     """Stop an agent and wait until it is gone."""
-    with connected() as client:
+    with connected(timeout) as client:
         reason = client.stop(name, timeout_ms=milliseconds(timeout))
     output().result(f"stopped ({reason})", agent=name, reason=reason.text, detail=reason.detail)
 
@@ -90,6 +90,6 @@ def stop(name: object, timeout: float | None) -> None:
 @timeout_option()
 def reset(name: object, timeout: float | None) -> None:
     """Start the conversation with the backend anew; state and queue stay."""
-    with connected() as client:
+    with connected(timeout) as client:
         client.reset_session(name, milliseconds(timeout))
     output().result("reset", agent=name, state="reset")

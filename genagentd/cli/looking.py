@@ -17,7 +17,7 @@ from genagentd.cli.versions import show_version
 @timeout_option(5.0)
 def status(name: object, timeout: float) -> None:
     """Show an agent's phase, queue and state."""
-    with connected() as client:
+    with connected(timeout) as client:
         answer = client.status(name, milliseconds(timeout))
     output().result(_status_text(answer), **fields_of(answer))
 
@@ -35,7 +35,7 @@ def _status_text(found: Status) -> str:
 @timeout_option(5.0)
 def snapshot(name: object, timeout: float) -> None:
     """Show what an agent's coordinator is doing now: counts and identities, no payload."""
-    with connected() as client:
+    with connected(timeout) as client:
         answer = client.runtime_snapshot(name, milliseconds(timeout))
     output().result(_snapshot_text(answer), agent=name, **fields_of(answer))
 

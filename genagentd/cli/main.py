@@ -28,11 +28,16 @@ def daemon_main() -> None:
 
 def client_main() -> None:
     """Run the program `genagent` and exit with its code."""
-    for module in _COMMANDS:
-        importlib.import_module(f"genagentd.cli.{module}")
+    load_commands()
     from genagentd.cli import agents, program
 
     sys.exit(program.run(agents.app, "genagent", sys.argv[1:]))
+
+
+def load_commands() -> None:
+    """Let every module add its commands to the program `genagent`."""
+    for module in _COMMANDS:
+        importlib.import_module(f"genagentd.cli.{module}")
 
 
 def _will_run(arguments: list[str]) -> bool:

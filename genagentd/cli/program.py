@@ -29,17 +29,24 @@ def output() -> Output:
     return found
 
 
+def flags(made: click.Command) -> None:
+    """Let a command or a whole program take `--json` and `--debug`.
+
+    Both are read before the command is, so that usage errors obey them too.
+    """
+    for flag, text in (
+        ("--json", "Print JSON with stable keys."),
+        ("--debug", "Show the traceback of an error."),
+    ):
+        made.params.append(click.Option([flag], is_flag=True, expose_value=False, help=text))
+
+
 def command(app: click.Group, name: str, **more: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Add a command to *app* that takes `--json` and returns an exit code, or None for 0."""
+    """Add a command to *app* that takes the flags and returns an exit code, or None for 0."""
 
     def add(function: Callable[..., Any]) -> Any:
         made = app.command(name, context_settings=CONTEXT, **more)(function)
-        for flag, text in (
-            ("--json", "Print JSON with stable keys."),
-            ("--debug", "Show the traceback of an error."),
-        ):
-            # Both are read before the command is, so that usage errors obey them too.
-            made.params.append(click.Option([flag], is_flag=True, expose_value=False, help=text))
+        flags(made)
         return made
 
     return add

@@ -38,7 +38,7 @@ def ask(name: object, prompt: str | None, file: str | None, timeout: float | Non
     git diff | genagent ask reviewer -
     """
     text = payload_text(prompt, file, "prompt")
-    with connected() as client:
+    with connected(timeout) as client:
         response = client.ask(name, text, milliseconds(timeout))
     output().result(response.text, agent=name, state="completed", **response_fields(response))
 
@@ -93,7 +93,7 @@ def notify(
     genagent notify watcher '{"ci": "failed"}'
     """
     value = json_or_text(payload_text(event, file, "event"))
-    with connected() as client:
+    with connected(timeout) as client:
         if ack:
             client.notify_ack(name, value, milliseconds(timeout))
         else:
@@ -109,7 +109,7 @@ def notify(
 @timeout_option()
 def interrupt(name: object, ref: RequestRef | None, timeout: float | None) -> None:
     """Stop the active turn: whatever it is, or only if it is that request's."""
-    with connected() as client:
+    with connected(timeout) as client:
         if ref is None:
             found(client, name)
             client.interrupt(name, milliseconds(timeout))
@@ -127,7 +127,7 @@ def interrupt(name: object, ref: RequestRef | None, timeout: float | None) -> No
 @timeout_option()
 def cancel(name: object, ref: RequestRef, timeout: float | None) -> None:
     """Remove a queued request."""
-    with connected() as client:
+    with connected(timeout) as client:
         result = client.cancel_request(name, ref, milliseconds(timeout))
     match result:
         case "current":

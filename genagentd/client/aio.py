@@ -64,7 +64,7 @@ class AsyncClient:
             await self._shell.close(linger_ms)
 
     async def __aenter__(self) -> AsyncClient:
-        return await self.connect()
+        return self if self._shell is not None else await self.connect()
 
     async def __aexit__(
         self,

@@ -76,7 +76,7 @@ class Client:
             self._shell.close(linger_ms)
 
     def __enter__(self) -> Client:
-        return self.connect()
+        return self if self._shell is not None else self.connect()
 
     def __exit__(
         self,

@@ -1,0 +1,58 @@
+"""Running commands in this process, against one real daemon for a module."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from genagentd.cli import agents, daemon_commands, program
+from genagentd.cli.main import load_commands
+from genagentd.client.client import Client
+from support.commands import Command, Ran
+from support.daemons import PrivateDaemon
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[PrivateDaemon]:
+    """One real daemon for the tests of a module."""
+    private = PrivateDaemon().start()
+    try:
+        yield private
+    finally:
+        private.stop()
+        private.cleanup()
+
+
+def runner(app: Any, prog: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return what runs *app* here, with captured streams."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = program.run(app, prog, list(arguments))
+        captured = capsys.readouterr()
+        return Ran(code, captured.out.decode(), captured.err.decode())
+
+    return run
+
+
+@pytest.fixture
+def genagent(
+    house: PrivateDaemon, capsysbinary: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    """Run `genagent`; every agent that is left is stopped."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(house.run))
+    load_commands()
+    yield runner(agents.app, "genagent", capsysbinary, monkeypatch)
+    with Client(house.run) as client:
+        for row in client.list():
+            client.stop(row.name)
+
+
+@pytest.fixture
+def genagentd(capsysbinary: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run `genagentd` in the environment as it is."""
+    return runner(daemon_commands.app, "genagentd", capsysbinary, monkeypatch)

@@ -1,0 +1,199 @@
+"""`genagentd`: one daemon, started, looked at and ended by processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from genagentd import kernel
+from support.commands import Command, command, ran
+from support.daemons import PrivateDaemon
+from support.waiting import until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def place(nothing_left: None) -> Iterator[PrivateDaemon]:
+    """A private runtime directory without a daemon; one that was started is ended."""
+    private = PrivateDaemon()
+    yield private
+    ran(private, "genagentd", "stop", "--force")
+    private.cleanup()
+
+
+# --- the daemon's life
+
+
+def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None:
+    """Detached, answering when `start` returns, gone when `stop` returns (D42)."""
+    assert ran(place, "genagentd", "status").code == 7
+
+    started = ran(place, "genagentd", "start", "--json").json
+    again = ran(place, "genagentd", "start", "--json").json
+    status = ran(place, "genagentd", "status", "--json").json
+
+    assert (started["started"], again["started"]) == (True, False)
+    assert started["pid"] == again["pid"] == status["pid"]
+    assert (status["ready"], status["agents"]) == (True, 0)
+    assert set(status) == {
+        *("ok", "pid", "ready", "draining", "agents", "clients", "uptime_ms", "bad_frames"),
+        *("boot", "software", "run_dir", "log_dir"),
+    }
+    raced = ran(place, "genagentd", "run", "--json")
+    assert (raced.code, raced.error) == (4, "already_running")
+
+    stopped = ran(place, "genagentd", "stop", "--json").json
+
+    assert stopped["pid"] == started["pid"]
+    assert kernel.stat(started["pid"]) is None
+    after = ran(place, "genagentd", "stop", "--json")
+    assert (after.code, after.error) == (7, "not_reachable")
+
+
+def test_many_starts_at_once_make_one_daemon(place: PrivateDaemon) -> None:
+    """E010: all succeed with the same pid, and one of them did it."""
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda _: ran(place, "genagentd", "start", "--json"), range(6)))
+
+    assert [one.code for one in found] == [0] * 6, found
+    assert len({one.json["pid"] for one in found}) == 1
+    assert sum(one.json["started"] for one in found) == 1
+
+
+def test_a_start_that_fails_says_why_with_the_tail_of_the_log(place: PrivateDaemon) -> None:
+    """Bad configuration is exit 78, for `run` as for `start`."""
+    bad = place.run / "bad.toml"
+    bad.write_text("grace = 1\n")
+
+    failed = ran(place, "genagentd", "run", "--config", str(bad))
+    started = ran(place, "genagentd", "start", "--config", str(bad), "--json")
+
+    assert (failed.code, failed.err.count("\n")) == (78, 1)
+    assert "grace_ms" in failed.err
+    assert (started.code, started.error) == (78, "start_failed")
+    assert "grace_ms" in started.json["error"]["message"]
+
+
+def test_a_runtime_directory_that_is_not_ours_to_use_is_exit_78(tmp_path: Path) -> None:
+    """A link could lead anywhere."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    linked = PrivateDaemon(run=tmp_path / "link")
+
+    failed = ran(linked, "genagentd", "run", "--json")
+
+    assert (failed.code, failed.error) == (78, "bad_configuration")
+
+
+def test_a_runtime_directory_that_is_too_long_is_told_with_its_length(tmp_path: Path) -> None:
+    """E034: path, length and limit."""
+    long = PrivateDaemon(run=tmp_path / ("ä" * 60))
+
+    for arguments in (("genagentd", "status"), ("genagentd", "start"), ("genagent", "list")):
+        failed = ran(long, *arguments)
+        assert failed.code in (2, 78)
+        assert "bytes, and the limit is" in failed.err
+
+
+def test_a_daemon_that_hangs_is_named_and_not_replaced(place: PrivateDaemon) -> None:
+    """E032: the lock's owner is told, the socket stays, and it is still there afterwards."""
+    pid = ran(place, "genagentd", "start", "--json").json["pid"]
+    inode = os.stat(place.places.socket).st_ino
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        refused = ran(place, "genagentd", "start", "--timeout", "1", "--json")
+        silent = ran(place, "genagentd", "status", "--timeout", "1")
+        listed = ran(place, "genagent", "status", "x", "--timeout", "1")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    assert (refused.code, refused.json["error"]["details"]["pid"]) == (7, pid)
+    assert silent.code in (5, 7)
+    assert listed.code in (5, 7)
+    assert os.stat(place.places.socket).st_ino == inode
+    assert ran(place, "genagentd", "status").code == 0
+
+
+def test_a_detached_daemon_outlives_its_starter_and_has_a_guardian(place: PrivateDaemon) -> None:
+    """Its parent is the guardian, in a session of its own; standard input is closed to it."""
+    pid = ran(place, "genagentd", "start", "--json").json["pid"]
+    found = kernel.stat(pid)
+    assert found is not None
+    guardian = found.parent
+
+    assert "genagentd" in Path(f"/proc/{guardian}/cmdline").read_text()
+    assert os.getsid(pid) == os.getsid(guardian) != os.getsid(0)
+    assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
+
+
+def test_force_does_not_let_agents_finish(place: PrivateDaemon) -> None:
+    """A turn that would not end does not hold it up."""
+    ran(place, "genagentd", "start")
+    ran(
+        place,
+        *("genagent", "start", "a", "--backend", "scripted"),
+        *("-o", 'script=[[{"hang": "stubborn"}]]'),
+    )
+    ran(place, "genagent", "tell", "a", "p")
+
+    stopped = ran(place, "genagentd", "stop", "--force", "--timeout", "30")
+
+    assert stopped.code == 0, stopped.err
+
+
+def test_a_daemon_killed_in_a_wait_makes_the_outcome_uncertain(place: PrivateDaemon) -> None:
+    """E050: within seconds, exit 6."""
+    pid = ran(place, "genagentd", "start", "--json").json["pid"]
+    ran(
+        place, "genagent", "start", "a", "--backend", "scripted", "-o", 'script=[[{"hang":"idle"}]]'
+    )
+    with subprocess.Popen(
+        command("genagent", "tell", "a", "p", "--wait", "--json"),
+        env=place.environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as waits:
+        until(
+            lambda: (
+                json.loads(ran(place, "genagent", "snapshot", "a", "--json").out)["phase"]
+                == "processing"
+            ),
+            "the turn runs",
+        )
+        os.kill(pid, signal.SIGKILL)
+        out, _ = waits.communicate(timeout=30)
+
+    assert waits.returncode == 6
+    error = json.loads(out)["error"]
+    assert (error["code"], error["details"]["reason"]) == ("uncertain", "noconnection")
+
+
+def test_the_module_is_the_program() -> None:
+    """`python -m genagentd` and the script are the same code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "genagentd", "--help"], capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0
+    assert "genagentd start" in done.stdout
+
+
+def test_status_without_a_daemon_in_this_process(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 7 at once, with what to do."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+
+    missing = genagentd("status")
+
+    assert missing.code == 7
+    assert "genagentd start" in missing.err

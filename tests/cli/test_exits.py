@@ -1,0 +1,93 @@
+"""Each failure has one exit code and one error code, and scripts may rely on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from genagent_protocol.errors import (
+    CallTimeout,
+    DaemonLost,
+    GenAgentError,
+    LocalWireError,
+    NotReachable,
+    ProcessDown,
+    Refused,
+    SendBufferFull,
+    StartFailed,
+    TooLarge,
+    TurnFailed,
+    UsageError,
+    VersionMismatch,
+)
+from genagent_protocol.reasons import (
+    CANCELLED,
+    DRAINING,
+    HALTED,
+    INTERRUPTED,
+    NOPROC,
+    NOT_FOUND,
+    Overloaded,
+    PayloadTooLarge,
+    Reason,
+    StartError,
+)
+from genagentd.cli.exits import failure_of
+
+OVERLOADED = Overloaded(
+    queue="prompts",
+    limit="count",
+    pending_count=1,
+    pending_bytes=2,
+    incoming_bytes=3,
+    max_count=1,
+    max_bytes=9,
+)
+
+
+def not_started(kind: str) -> StartFailed:
+    error = StartError(kind=kind, message="m")  # type: ignore[arg-type]  # given by the table
+    return StartFailed("m", error)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "code"),
+    [
+        (Refused("m", NOT_FOUND), 3, "not_found"),
+        (Refused("m", Reason("not_alive")), 3, "not_alive"),
+        (Refused("m", OVERLOADED), 4, "overloaded"),
+        (Refused("m", HALTED), 4, "halted"),
+        (Refused("m", DRAINING), 4, "draining"),
+        (Refused("m", Reason("inbox_full")), 4, "inbox_full"),
+        (Refused("m", Reason("not_allowed")), 9, "not_allowed"),
+        (not_started("already_started"), 4, "already_started"),
+        (not_started("shutting_down"), 4, "shutting_down"),
+        (not_started("invalid_limits"), 2, "invalid_limits"),
+        (not_started("import_failed"), 1, "import_failed"),
+        (not_started("start_timeout"), 1, "start_timeout"),
+        (TurnFailed("m", INTERRUPTED), 1, "interrupted"),
+        (TurnFailed("m", CANCELLED), 1, "cancelled"),
+        (CallTimeout("ask", 5), 5, "timeout"),
+        (ProcessDown("ask", NOPROC), 6, "process_down"),
+        (DaemonLost("ask"), 6, "daemon_lost"),
+        (NotReachable("m"), 7, "not_reachable"),
+        (VersionMismatch("m"), 8, "version_mismatch"),
+        (TooLarge("m", PayloadTooLarge(size_bytes=2, limit_bytes=1)), 2, "payload_too_large"),
+        (SendBufferFull("m"), 4, "send_buffer_full"),
+        (UsageError("m"), 2, "usage"),
+        (LocalWireError("m"), 1, "local_wire_error"),
+    ],
+)
+def test_the_table(error: GenAgentError, exit_code: int, code: str) -> None:
+    """The documented table, row by row (E046)."""
+    failure = failure_of(error)
+
+    assert (failure.exit_code, failure.code) == (exit_code, code)
+    assert str(failure)
+
+
+def test_the_numbers_of_a_refusal_are_in_its_details() -> None:
+    """Scripts need not parse a sentence."""
+    details = failure_of(Refused("m", OVERLOADED)).details
+
+    assert details["pending_count"] == 1
+    assert details["queue"] == "prompts"
