@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 from genagent_protocol.answers import AgentAnswer, Ok, Origin, Phase, Refused
 from genagent_protocol.events import Event, Outcome, Response
@@ -263,8 +263,7 @@ EmitName: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emit:
+class Emit(NamedTuple):
     """Tell the subscribers what happened; only the fields that the name calls for are set.
 
     The shell adds the agent's name, the wall clock, the shown state where the name

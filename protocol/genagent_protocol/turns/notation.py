@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from types import ModuleType
 
 from genagent_protocol import answers, bounds, events, reasons
@@ -29,9 +29,13 @@ def _records() -> dict[str, type]:
     for module in _MODULES:
         for name, value in vars(module).items():
             ours = getattr(value, "__module__", None) == module.__name__
-            if ours and isinstance(value, type) and is_dataclass(value):
+            if ours and isinstance(value, type) and (is_dataclass(value) or _named_tuple(value)):
                 found[name] = value
     return found
+
+
+def _named_tuple(record: type) -> bool:
+    return issubclass(record, tuple) and hasattr(record, "_fields")
 
 
 #: The records that can be written and read, by name.
@@ -60,37 +64,40 @@ def _write(value: object, names: Mapping[object, str]) -> str:
         case FrozenDict():
             items = (f"{key!r}: {_write(item, names)}" for key, item in value.items())
             return "{" + ", ".join(items) + "}"
+        case _ if type(value).__name__ in RECORDS:
+            return names.get(value) or _write_record(value, names)
         case tuple():
             inside = ", ".join(_write(item, names) for item in value)
             return f"({inside},)" if len(value) == 1 else f"({inside})"
         case None | bool() | int() | float() | str() | bytes():
             return repr(value)
-        case _ if type(value).__name__ in RECORDS:
-            return names.get(value) or _write_record(value, names)
         case _:
             return repr(repr(value))
 
 
 def _write_record(value: object, names: Mapping[object, str]) -> str:
     written: list[str] = []
-    for field in fields(value):  # type: ignore[arg-type]  # RECORDS has only dataclasses
-        held = getattr(value, field.name)
-        if _has_default(field) and held == _default(field):
+    for name, default, keyword in _fields(type(value)):
+        held = getattr(value, name)
+        if default is not MISSING and held == default:
             continue
         text = _write(held, names)
-        positional = not field.kw_only and not _has_default(field)
-        written.append(text if positional else f"{field.name}={text}")
+        written.append(f"{name}={text}" if keyword else text)
     return f"{type(value).__name__}({', '.join(written)})"
 
 
-def _has_default(field: Field[object]) -> bool:
-    return field.default is not MISSING or field.default_factory is not MISSING
-
-
-def _default(field: Field[object]) -> object:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return field.default
+def _fields(record: type) -> Iterator[tuple[str, object, bool]]:
+    """Yield the fields of a record: name, default, and whether it is written by its name."""
+    if issubclass(record, tuple):
+        defaults = record._field_defaults  # type: ignore[attr-defined]  # a named tuple has them
+        for name in record._fields:  # type: ignore[attr-defined]
+            yield name, defaults.get(name, MISSING), True
+        return
+    for field in fields(record):  # type: ignore[arg-type]  # RECORDS has nothing else
+        default: object = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        yield field.name, default, field.kw_only is True or default is not MISSING
 
 
 # Reading

@@ -24,7 +24,6 @@ notifications), `rules_control` (the calls), `rules_exit` (the end).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from genagent_protocol.bounds import Limits
@@ -32,6 +31,7 @@ from genagent_protocol.errors import InvalidTransition
 from genagent_protocol.turns import rules_control as control
 from genagent_protocol.turns.decisions import Decision, Invalid, fits
 from genagent_protocol.turns.effects import Emit, Invoke, PreRun, Reply
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import (
     AskReceived,
     CallbackCrashed,

@@ -17,8 +17,6 @@ handled or kept.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from genagent_protocol.answers import Ok, Refused
 from genagent_protocol.bounds import Bound, encoded_size
 from genagent_protocol.reasons import (
@@ -40,6 +38,7 @@ from genagent_protocol.turns.effects import (
     Reply,
     SendAdmission,
 )
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import (
     AskReceived,
     MessageReceived,

@@ -9,7 +9,6 @@ or belongs to an agent that is leaving, is told `not_current`, and nothing comes
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeGuard
 
 from genagent_protocol.answers import Ok, Refused
@@ -24,6 +23,7 @@ from genagent_protocol.reasons import (
 )
 from genagent_protocol.turns.decisions import Decision, Done
 from genagent_protocol.turns.effects import CheckpointSession, Invoke, Reply
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import CallbackCrashed, CheckpointRequested
 from genagent_protocol.turns.state import Advance, Agent, Checkpointing, Running, Stopping, Turn
 

@@ -15,8 +15,6 @@ The views carry no prompt, event, state or session.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from genagent_protocol.answers import (
     AgentAnswer,
     CancelAnswer,
@@ -43,6 +41,7 @@ from genagent_protocol.reasons import (
 from genagent_protocol.refs import RequestRef
 from genagent_protocol.turns.decisions import Decision, Declined, Done
 from genagent_protocol.turns.effects import Emit, Invoke, Reply, ResetSession
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import (
     CallbackCrashed,
     CallerDown,

@@ -16,8 +16,6 @@ the agent was leaving anyway or not: never is a turn left running behind another
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from genagent_protocol.answers import Ok
 from genagent_protocol.events import Failed
 from genagent_protocol.reasons import (
@@ -28,6 +26,7 @@ from genagent_protocol.reasons import (
 )
 from genagent_protocol.turns.decisions import Decision, Declined, Done
 from genagent_protocol.turns.effects import AbandonTurn, ArmDeadline, Effect, Emit, Reply
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import CallbackCrashed, DrainRequested, StopRequested
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.rules_settle import conclude, settle, take_waiting

@@ -20,8 +20,6 @@ could not be started either.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from genagent_protocol.events import Failed
 from genagent_protocol.reasons import (
     PRE_TURN_HALTED,
@@ -34,6 +32,7 @@ from genagent_protocol.reasons import (
 )
 from genagent_protocol.turns.decisions import Decision, Halt, Run, Skip
 from genagent_protocol.turns.effects import Effect, StartTurn
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import CallbackCrashed
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.rules_settle import (

@@ -24,7 +24,6 @@ so that a gate which always refuses cannot keep the agent from its other callers
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from genagent_protocol.answers import Ok
 from genagent_protocol.events import Failed, Outcome
@@ -40,6 +39,7 @@ from genagent_protocol.turns.effects import (
     Reply,
     SendCompletion,
 )
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import CallbackCrashed
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.results import remember

@@ -24,7 +24,6 @@ before anything is delivered. All other callbacks here are guarded.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from genagent_protocol.answers import InterruptAnswer
@@ -59,6 +58,7 @@ from genagent_protocol.turns.effects import (
     Reply,
     SendEvent,
 )
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import (
     CallbackCrashed,
     TurnCrashed,

@@ -14,12 +14,11 @@ the callbacks of this very request produce can use it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from genagent_protocol.bounds import Bound, encoded_size
 from genagent_protocol.reasons import ExitReason, Failure, Overloaded
 from genagent_protocol.turns.decisions import Prompt
 from genagent_protocol.turns.effects import Effect, Emit, Exit, Invoke, PreTurn, Terminate
+from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.state import Advance, Agent, Exited, Gating, Ready
 
