@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from support.supervision_phases import born
-from support.supervision_world import BOOT, PLACE, life
-
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.supervision import rules
 from genagent_protocol.supervision.effects import Answer, Answered, Effect, Emit, SendDown
 from genagent_protocol.supervision.inputs import AgentReady, Input, StartRequested
 from genagent_protocol.supervision.table import empty
+from support.supervision_phases import born
+from support.supervision_world import BOOT, PLACE, life
 
 E = TypeVar("E")
 
