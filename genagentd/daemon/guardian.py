@@ -91,4 +91,6 @@ def end_descendants() -> None:
         for pid in below:
             kernel.kill_exactly(pid)
         for pid in kernel.children(os.getpid()):
+            # One that came to us since the look above lives: waiting for it would never end.
+            kernel.kill_exactly(pid)
             os.waitpid(pid, 0)
