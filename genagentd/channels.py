@@ -28,6 +28,7 @@ from genagentd.socket_path import check_path, probe
 
 #: Messages taken from one socket before the loop gets its turn again.
 BATCH = 256
+_ALL = 2**62
 #: For ever, to libzmq: a value of 0 or less would discard what was received and not read.
 _NEVER_MS = 86_400_000
 #: How many of our sockets one process may hold (three for each agent, in the daemon).
@@ -421,8 +422,8 @@ class BlockingConnection:
         self.bad_frames = 0
         self.open = False
         self.closed = False
-        #: What becomes readable when `receive(0)` may find something. Edge-triggered: wait
-        #: for them only after `receive(0)` found nothing, and look again after every send.
+        #: What becomes readable when `take` may find something. Edge-triggered: wait for
+        #: them only after `take`, and take again after every send.
         self.descriptors = (int(self._socket.get(zmq.FD)), int(self._monitor.pair.get(zmq.FD)))
         self._socket.connect(f"ipc://{path}")
         self._shake_hands(path, timeout_ms)
@@ -467,6 +468,19 @@ class BlockingConnection:
         found = list(_messages(self._socket, routed=False, most=BATCH))
         if not self.open and len(found) == BATCH:
             found += self._rest()
+        self.bad_frames += found.count(None)
+        return [message for message in found if message is not None]
+
+    def take(self) -> list[Message]:
+        """Return all that has arrived, without waiting.
+
+        Once `open` is False, that is all that ever will.
+        """
+        if self.closed:
+            return []
+        if int(self._monitor.pair.get(zmq.EVENTS)) & zmq.POLLIN:
+            self._watch()
+        found = list(_messages(self._socket, routed=False, most=_ALL))
         self.bad_frames += found.count(None)
         return [message for message in found if message is not None]
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from genagent_protocol.envelopes import Welcome
 from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
 from genagentd.channels import BlockingConnection
-from genagentd.client import calls, liveness
+from genagentd.client import calls, forks, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation
 from genagentd.client.waiting import Script, Waiting
@@ -36,7 +36,7 @@ class BlockingShell:
             NotReachable: no daemon answers there in time.
             VersionMismatch: we share no version with it.
         """
-        self._pid = os.getpid()
+        self._generation = forks.generation()
         self._path = path
         self._changed = threading.Condition(threading.Lock())
         #: The thread that sleeps on the descriptors for all.
@@ -73,7 +73,7 @@ class BlockingShell:
     @property
     def owned(self) -> bool:
         """Whether this process made the connection (and not one that forked it off)."""
-        return os.getpid() == self._pid
+        return self._generation == forks.generation()
 
     def check(self) -> None:
         """Refuse a use that cannot work.
@@ -150,67 +150,58 @@ class BlockingShell:
 
     def wait(self, waiting: Waiting[Any], deadline: float | None) -> bool:
         """Wait until *waiting* is settled; False when the deadline passed first."""
-        while True:
-            with self._changed:
-                if not waiting.done:
-                    self._take_in()
-                if waiting.done:
-                    return True
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return False
-                if self.closed:
-                    waiting.fail(UsageError(f"{waiting.what}: this client was closed meanwhile"))
-                    return True
-                if self._reader is not None:
-                    self._changed.wait(left)
-                    continue
-            self._read(left)
-
-    def _read(self, left_s: float | None) -> None:
-        """Sleep as the one reader until something may have arrived."""
         me = threading.get_ident()
         try:
-            with self._changed:
-                if self._reader is not None or self.closed:
-                    return
-                # Once more, or what came since could have taken the edge with it.
-                if self._take_in():
-                    return
-                self._reader = me
-            self._poll.poll(None if left_s is None else left_s * 1000)
+            while True:
+                with self._changed:
+                    leads = self._reader is None
+                    if leads and not waiting.done:
+                        self._take_in()
+                    if waiting.done:
+                        return True
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    if self.closed:
+                        raise UsageError(f"{waiting.what}: this client was closed meanwhile")
+                    if not leads:
+                        self._changed.wait(left)
+                        continue
+                    self._reader = me
+                self._sleep(left)
+                self._lead_no_more()
         finally:
             # A Ctrl-C may arrive anywhere in here, and the others must go on.
             if self._reader == me:
-                with self._changed:
-                    self._reader = None
-                    with contextlib.suppress(BlockingIOError):
-                        os.eventfd_read(self._poke)
-                    self._take_in()
-                    self._changed.notify_all()
+                self._lead_no_more()
 
-    def _take_in(self) -> bool:
-        """Take in all that has arrived; True if it was anything. Who sleeps for it is woken."""
-        took = False
-        while self._connection.open:
-            before = self._connection.bad_frames
-            found = self._connection.receive(0)
-            for message in found:
-                if not self.talk.welcome.done:
-                    self.local = liveness.same_pid_namespace(message.peer.pid)
-                self.talk.take(message.header, message.body)
-            if not found and self._connection.bad_frames == before:
-                break
-            took = True
-        if not self._connection.open and not self.talk.ended:
+    def _sleep(self, left_s: float | None) -> None:
+        ready = self._poll.poll(None if left_s is None else left_s * 1000)
+        if any(descriptor == self._poke for descriptor, _ in ready):
+            os.eventfd_read(self._poke)
+
+    def _lead_no_more(self) -> None:
+        """Take in what came, and let another one read."""
+        with self._changed:
+            self._reader = None
+            self._take_in()
+            self._changed.notify_all()
+
+    def _take_in(self) -> None:
+        """Take in all that has arrived. Who sleeps for it is woken."""
+        took = self._connection.take()
+        for message in took:
+            if not self.talk.welcome.done:
+                self.local = liveness.same_pid_namespace(message.peer.pid)
+            self.talk.take(message.header, message.body)
+        lost = not self._connection.open and not self.talk.ended
+        if lost:
             self.talk.end()
-            took = True
         self._send_all()
-        if took:
+        if took or lost:
             self._changed.notify_all()
             if self._reader is not None:
                 os.eventfd_write(self._poke, 1)
-        return took
 
     def _flush(self) -> None:
         self._send_all()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from genagent_protocol.envelopes import Welcome
 from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
 from genagentd.channels import Connection
 from genagentd.channels import Message as Arrived
-from genagentd.client import calls, liveness
+from genagentd.client import calls, forks, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation
 from genagentd.client.waiting import Script, Waiting
@@ -29,7 +28,7 @@ class LoopedShell:
     """One connection to the daemon, for the tasks of one loop."""
 
     def __init__(self, path: str) -> None:
-        self._pid = os.getpid()
+        self._generation = forks.generation()
         self._path = path
         self._loop = asyncio.get_running_loop()
         self.closed = False
@@ -85,7 +84,7 @@ class LoopedShell:
     @property
     def owned(self) -> bool:
         """Whether this process made the connection (and not one that forked it off)."""
-        return os.getpid() == self._pid
+        return self._generation == forks.generation()
 
     def check(self) -> None:
         """Refuse a use that cannot work.
