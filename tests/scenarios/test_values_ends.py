@@ -53,12 +53,13 @@ def test_s215_a_drain_finishes_the_turn_and_refuses_the_rest() -> None:
     assert (snapshot.pending_prompts, snapshot.pending_notifications) == (0, 0)
     assert agent.tell(4) == agent.ask(5) == agent.notify_ack() == Refused(DRAINING)
     agent.notify("ignored")
+    agent.message("ignored")
     agent.script("handle_response", "never")
     agent.end()
 
     assert agent.completions(1) == [done()]
     assert agent.prompts == ["p"]
-    assert agent.handled("handle_event") == []
+    assert agent.handled("handle_event") == agent.handled("handle_info") == []
     assert agent.exit == NORMAL
 
 

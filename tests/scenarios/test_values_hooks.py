@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from genagent_protocol.bounds import Limits
 from genagent_protocol.events import Failed
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import (
@@ -155,6 +156,18 @@ def test_s162_a_gate_that_always_refuses_does_not_keep_others_from_the_agent() -
     assert agent.prompts == ["go again"]
     agent.end()
     assert agent.prompts == ["go again", "behind it"]
+
+
+def test_a_refused_prompt_may_be_followed_by_one_that_does_not_fit() -> None:
+    """handle_error answers the gate's refusal with too large a prompt: it hears of that, once."""
+    agent = ScriptedAgent(Limits(max_pending_prompt_bytes=10))
+    agent.script("handle_event", "go")
+    agent.script("pre_turn", Skip())
+    agent.script("handle_error", "x" * 50, "y" * 50)
+    agent.notify()
+
+    assert [reason.code for reason in errors(agent)] == ["pre_turn_skipped", "overloaded"]
+    assert not agent.snapshot().self_chain_pending
 
 
 def test_s164_post_turn_follows_the_decision_with_the_same_outcome() -> None:

@@ -95,8 +95,6 @@ def _fields(record: type) -> Iterator[tuple[str, object, bool]]:
         return
     for field in fields(record):  # type: ignore[arg-type]  # RECORDS has nothing else
         default: object = field.default
-        if field.default_factory is not MISSING:
-            default = field.default_factory()
         yield field.name, default, field.kw_only is True or default is not MISSING
 
 

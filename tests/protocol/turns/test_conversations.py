@@ -51,5 +51,7 @@ def test_a_line_that_is_no_part_of_a_conversation_is_told() -> None:
         list(replay(["PromptSubmitted()"]))
     with pytest.raises(Unreadable, match="before any"):
         list(replay(["> InterruptReceived()"]))
+    with pytest.raises(Unreadable, match="does not begin"):
+        list(replay(["begin Offers() Offers()"]))
     with pytest.raises(Unreadable, match="is no input"):
         list(replay(["begin Limits() Offers()", "> NoReply()"]))
