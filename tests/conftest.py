@@ -68,4 +68,4 @@ def daemon(nothing_left: None) -> Iterator[PrivateDaemon]:
             private.stop()
         sockets = [path for path in Path(private.run).rglob("*") if path.is_socket()]
         private.cleanup()
-    assert sockets == []
+    assert sockets == [] or private.killed

@@ -45,6 +45,8 @@ class PrivateDaemon:
     guarded: bool = True
     run: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="ga")))
     guardian: subprocess.Popen[bytes] | None = None
+    #: Whether its latest life was ended by SIGKILL, which leaves its sockets behind.
+    killed: bool = False
 
     @property
     def places(self) -> Places:
@@ -64,6 +66,7 @@ class PrivateDaemon:
 
     def start(self, *, wait: bool = True) -> PrivateDaemon:
         """Run it, and wait until it answers."""
+        self.killed = False
         with (self.run / "stderr").open("ab") as log:
             self.guardian = subprocess.Popen(
                 [sys.executable, "-m", "genagentd", "run"],
@@ -99,6 +102,7 @@ class PrivateDaemon:
 
     def kill(self) -> None:
         """SIGKILL the daemon itself; its guardian cleans up."""
+        self.killed = True
         os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:

@@ -1,0 +1,124 @@
+"""The helper that agents are forked from may die or hang: no agent is taken for dead because of it.
+
+Agents are children of the daemon, not of the helper; it is only needed for the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from genagent_protocol.envelopes import Down
+from genagent_protocol.refs import AgentHandle
+from genagentd import kernel
+from genagentd.client.client import Client
+from support import fleet
+from support.daemons import PrivateDaemon, zombies_below
+from support.figures import counts
+from support.waiting import until
+
+pytestmark = pytest.mark.process
+
+
+def helper_of(daemon: PrivateDaemon) -> int:
+    """Return the helper's pid, once it is ready.
+
+    Agents are forks of it and have its command line, but they do not ignore SIGINT.
+    """
+
+    def look() -> int | None:
+        for pid in kernel.children(daemon.pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"multiprocess.forkserver" in command and _ignores(pid, signal.SIGINT):
+                    return pid
+        return None
+
+    return until(look, "there is a helper")
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(ignored, 16) >> (number - 1) & 1)
+
+
+def test_E007_a_killed_helper_ends_no_agent(daemon: PrivateDaemon, client: Client) -> None:
+    """E007: no DOWN, their turns complete, their exit status is true, new starts work."""
+    turn: fleet.Turn = [{"spawn": "child"}, {"pause_ms": 500}, {"kind": "result"}]
+    handles = [fleet.start(client, f"a{n}", turn, [{"os_exit": 3}]) for n in range(3)]
+    for handle in handles:
+        client.at(handle).monitor()
+    refs = [fleet.begin(client, handle)[0] for handle in handles]
+    helper = helper_of(daemon)
+
+    os.kill(helper, signal.SIGKILL)
+
+    for ref in refs:
+        fleet.completion(client, ref)
+    assert len(fleet.alive(map(fleet.of, handles))) == 3
+    until(lambda: not zombies_below(daemon.pid), "the helper is reaped", within_s=2)
+    fleet.start(client, "new")
+    assert helper_of(daemon) != helper
+    for handle in handles:
+        client.at(handle).submit_with_completion("end")
+        assert fleet.down(client, handle).reason.text == "exit:3"
+    assert [m for m in fleet.rest(client) if isinstance(m, Down)] == []
+
+
+def test_E007_a_hanging_helper_is_replaced(daemon: PrivateDaemon, client: Client) -> None:
+    """E007: living agents are served on meanwhile, and each start that waited works, once."""
+    handle = fleet.start(client, "a")
+    helper = helper_of(daemon)
+    with Client(daemon.run) as other:
+        os.kill(helper, signal.SIGSTOP)
+        began, starts = _start_many(other, 10)
+        assert client.ask("a", "still there").text == "done"
+        for start in starts:
+            start.join(60)
+    assert len({h.pid for h in began}) == 10
+    assert sorted(str(row.name) for row in client.list()) == sorted(
+        ["a", *(f"b{n}" for n in range(10))]
+    )
+    assert fleet.alive([fleet.of(handle)]) == [handle.pid]
+    until(lambda: not zombies_below(daemon.pid), "there is no zombie", within_s=2)
+    # Daemon's children: the helper, its tracker, and the eleven agents.
+    assert len(kernel.children(daemon.pid)) == 13
+
+
+def _start_many(client: Client, count: int) -> tuple[list[AgentHandle], list[threading.Thread]]:
+    """Begin so many starts at once; each adds to the list what it got."""
+    began: list[AgentHandle] = []
+
+    def start(number: int) -> None:
+        began.append(fleet.start(client, f"b{number}"))
+
+    starts = [threading.Thread(target=start, args=(number,)) for number in range(count)]
+    for thread in starts:
+        thread.start()
+    return began, starts
+
+
+@counts(short=3, full=30)
+def test_E007_starts_survive_a_helper_that_is_killed_at_any_moment(
+    daemon: PrivateDaemon, client: Client, count: int
+) -> None:
+    """E007: every start ends with an agent, never with two, and no helper stays a zombie."""
+    for round_number in range(count):
+        began, starts = _start_many(client, 6)
+        for _ in range(2):
+            client.receive(1 + round_number * 7 % 40)
+            kernel.kill_exactly(helper_of(daemon))
+        for start in starts:
+            start.join(60)
+        assert len(began) == 6
+        assert len(client.list()) == 6
+        until(lambda: len(kernel.children(daemon.pid)) == 8, "no process too many", within_s=5)
+        for handle in began:
+            client.stop(handle.name)
+    until(lambda: not zombies_below(daemon.pid), "there is no zombie", within_s=2)
