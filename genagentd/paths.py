@@ -63,9 +63,10 @@ class Places:
         """What handles say about where their process lives: host and runtime directory."""
         return f"{socket.gethostname()}:{self.run}"
 
-    def agent_socket(self, incarnation: Incarnation) -> str:
-        """Where one life of an agent is reached; no other life ever uses that path."""
-        return str(self.agents / f"{incarnation}.sock")
+    def agent_socket(self, incarnation: Incarnation, attempt: int = 0) -> str:
+        """Where one life of an agent is reached; no other life, or launch of it, uses that path."""
+        again = f".{attempt}" if attempt else ""
+        return str(self.agents / f"{incarnation}{again}.sock")
 
     def agent_log(self, name: Plain, incarnation: Incarnation) -> Path:
         """Where standard output and error of one life of an agent go."""

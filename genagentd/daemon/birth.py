@@ -65,7 +65,10 @@ def be_born(newborn: Newborn) -> NoReturn:
     middle = os.getpid()
     agent = os.fork()
     if agent:
-        os.write(pipe, b"pid %d\n" % agent)
+        try:
+            os.write(pipe, b"pid %d\n" % agent)
+        except BrokenPipeError:
+            os._exit(1)  # The daemon gave this launch up; the agent is an orphan to it.
         os._exit(0)
     code = 1
     try:

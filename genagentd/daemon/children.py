@@ -1,21 +1,22 @@
 """Agent processes: started from a preloaded helper, watched by pidfd, reaped exactly.
 
 The only file that knows multiprocess. One starter thread talks to the helper, for
-a helper that hangs blocks whoever talks to it; after `LAUNCH_TIMEOUT_S` it is
-replaced. Liveness is the kernel's word alone: the end of a process is its pidfd
-turning readable, its status is what `waitid` says of exactly that pidfd.
+a helper that hangs blocks whoever talks to it, until it is replaced. Liveness is
+the kernel's word alone: the end of a process is its pidfd turning readable, its
+status is what `waitid` says of exactly that pidfd.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,13 +26,17 @@ from multiprocess import forkserver, reduction, resource_tracker
 from genagentd import kernel
 from genagentd.daemon import birth
 
-#: How long the helper may take for one launch before it is replaced.
+#: How long the helper may take for one launch before it is replaced, at first.
 LAUNCH_TIMEOUT_S = 5.0
 StartMethod = Literal["forkserver", "spawn"]
 #: What the helper imports once, for all agents. The last one freezes the heap.
 _PRELOAD = ["genagentd.daemon.birth", birth.ENTRY, "genagentd.agent.preload"]
 
 reduction.register(birth.Descriptor, lambda handed: (birth.arrived, (reduction.DupFd(handed.fd),)))
+
+
+class LaunchLost(Exception):
+    """The helper died or hung over a launch; a newborn of it that still comes is an orphan."""
 
 
 class Starter:
@@ -45,11 +50,13 @@ class Starter:
         self._loop = asyncio.get_running_loop()
         self._context = multiprocess.get_context(method)
         self._uses_helper = method == "forkserver"
-        self._orders: queue.SimpleQueue[tuple[birth.Newborn, asyncio.Future[None]] | None]
-        self._orders = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._turn = asyncio.Lock()
         #: When the launch in hand began, in the kernel's ticks; None between launches.
         self._busy_since: int | None = None
-        self._waiting = 0
+        self._middle: Any = None
+        #: Called after every launch: what was spared during it can be judged now.
+        self.on_launched: Callable[[], None] = lambda: None
         _forget_main()
         # The helper's socket belongs beside ours, not into a TMPDIR of any length.
         multiprocess.process.current_process()._config["tempdir"] = str(helper_directory)
@@ -58,47 +65,43 @@ class Starter:
         self._thread = threading.Thread(target=self._work, name="starter", daemon=True)
         self._thread.start()
 
-    async def warm(self) -> None:
+    def warm(self) -> None:
         """Start the helper now, so that the first agent does not wait for it."""
         if self._uses_helper:
-            await self._loop.run_in_executor(None, forkserver.ensure_running)
+            self._orders.put(forkserver.ensure_running)
 
-    async def launch(self, newborn: birth.Newborn) -> None:
-        """Have *newborn* born; what becomes of it is said on its pipe.
+    async def launch(self, newborn: birth.Newborn, patience_s: float) -> None:
+        """Have *newborn* born: when this returns, its pid has been said on its pipe.
 
         Raises:
-            OSError: the helper could not do it, twice.
+            LaunchLost: the helper died over it, or did not answer within *patience_s*
+                and was killed; the next launch starts another one.
+            OSError: the system does not allow it.
         """
-        try:
-            await self._launch_once(newborn)
-        except (OSError, EOFError, TimeoutError):
-            # The helper died or hung; the next launch starts another one.
-            await self._launch_once(newborn)
-
-    async def _launch_once(self, newborn: birth.Newborn) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._busy_since = self._busy_since or kernel.ticks_now()
-        self._waiting += 1
-        done.add_done_callback(self._launched)
-        self._orders.put((newborn, done))
-        try:
-            await asyncio.wait_for(asyncio.shield(done), LAUNCH_TIMEOUT_S)
-        except TimeoutError:
-            self._replace_helper()
+        async with self._turn:
+            self._busy_since = kernel.ticks_now()
             try:
-                await done
-            except EOFError:
-                raise TimeoutError("the helper did not answer and was replaced") from None
+                await self._launched(newborn, patience_s)
+            except (EOFError, ConnectionError):
+                raise LaunchLost("the helper that agents are started from died") from None
+            finally:
+                self._busy_since = None
+                self.on_launched()
 
-    def _launched(self, _done: asyncio.Future[None]) -> None:
-        self._waiting -= 1
-        if not self._waiting:
-            self._busy_since = None
+    async def _launched(self, newborn: birth.Newborn, patience_s: float) -> None:
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._orders.put(lambda: self._settle(done, newborn))
+        try:
+            await asyncio.wait_for(asyncio.shield(done), patience_s)
+        except TimeoutError:
+            self._end_what_hangs()
+            await done
 
-    def _replace_helper(self) -> None:
-        helper = self.helper_pid
-        if helper is not None:
-            kernel.kill_exactly(helper)
+    def _end_what_hangs(self) -> None:
+        middle = self._middle
+        pid = self.helper_pid if self._uses_helper else middle and middle.pid
+        if pid is not None:
+            kernel.kill_exactly(pid)
 
     @property
     def helper_pid(self) -> int | None:
@@ -116,37 +119,78 @@ class Starter:
             return True
         return self._busy_since is not None and kernel.started_ticks(pid) >= self._busy_since
 
+    def look_after(self) -> None:
+        """Some child of ours ended: if it was the helper or its tracker, have it reaped."""
+        for pid in (self.helper_pid, resource_tracker._resource_tracker._pid):
+            found = None if pid is None else kernel.stat(pid)
+            if found is not None and found.state == "Z":
+                self._orders.put(_bury_the_dead)
+
     def _work(self) -> None:
         while (order := self._orders.get()) is not None:
-            newborn, done = order
-            try:
-                self._start(newborn)
-            except BaseException as error:  # noqa: BLE001  # handed to the one who waits
-                self._loop.call_soon_threadsafe(_settle, done, error)
-            else:
-                self._loop.call_soon_threadsafe(_settle, done, None)
+            order()
+
+    def _settle(self, done: asyncio.Future[None], newborn: birth.Newborn) -> None:
+        try:
+            self._start(newborn)
+        except BaseException as error:  # noqa: BLE001  # handed to the one who waits
+            self._loop.call_soon_threadsafe(_fail, done, error)
+        else:
+            self._loop.call_soon_threadsafe(_succeed, done)
 
     def _start(self, newborn: birth.Newborn) -> None:
         middle: Any = self._context.Process(target=birth.be_born, args=(newborn,))
+        self._middle = middle
         middle.start()
         middle.join()
+        status = middle.exitcode
+        self._middle = None
         middle.close()
+        if status != 0:
+            # It may live on without the helper that was to tell us its status.
+            raise EOFError
 
     def close(self) -> None:
         """End the thread, the helper and the tracker, and reap them."""
         self._orders.put(None)
+        if self._busy_since is not None:
+            self._end_what_hangs()
         self._thread.join(LAUNCH_TIMEOUT_S)
         for pid in (self.helper_pid, resource_tracker._resource_tracker._pid):
             if pid is not None and kernel.kill_exactly(pid):
                 os.waitpid(pid, 0)
 
 
-def _settle(done: asyncio.Future[None], error: BaseException | None) -> None:
-    if done.cancelled():
-        return
-    if error is None:
+def _bury_the_dead() -> None:
+    """Reap helper and tracker if they ended, and have multiprocess forget them.
+
+    It would do so itself, but only at the next start, and until then they would be zombies.
+    """
+    helper, tracker = forkserver._forkserver, resource_tracker._resource_tracker
+    with helper._lock:
+        if _reaped(helper._forkserver_pid):
+            os.close(helper._forkserver_alive_fd)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(helper._forkserver_address)
+            helper._forkserver_pid = None
+            helper._forkserver_alive_fd = helper._forkserver_address = None
+    with tracker._lock:
+        if _reaped(tracker._pid):
+            os.close(tracker._fd)
+            tracker._pid = tracker._fd = None
+
+
+def _reaped(pid: int | None) -> bool:
+    return pid is not None and os.waitpid(pid, os.WNOHANG)[0] == pid
+
+
+def _succeed(done: asyncio.Future[None]) -> None:
+    if not done.cancelled():
         done.set_result(None)
-    else:
+
+
+def _fail(done: asyncio.Future[None], error: BaseException) -> None:
+    if not done.cancelled():
         done.set_exception(error)
 
 
@@ -173,6 +217,10 @@ class BirthPipe:
         self._on_bound = on_bound
         self._on_end = on_end
         self._rest = b""
+        #: Whether a pid was said.
+        self.announced = False
+        #: Whether everyone who could say something is gone.
+        self.ended = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._read_fd, self.read)
 
@@ -189,6 +237,7 @@ class BirthPipe:
         except BlockingIOError:
             return
         if not said:
+            self.ended = True
             self.close()
             self._on_end()
             return
@@ -196,6 +245,7 @@ class BirthPipe:
         for line in lines:
             match line.split():
                 case [b"pid", pid]:
+                    self.announced = True
                     self._on_pid(int(pid))
                 case [b"ready", *cold]:
                     self._on_bound(bool(cold))
@@ -250,8 +300,9 @@ class Orphans:
     children, so each reaping looks again; it ends when none is left.
     """
 
-    def __init__(self, spared: Callable[[int], bool]) -> None:
-        self._spared = spared
+    def __init__(self, known: Callable[[], Collection[int]], owns: Callable[[int], bool]) -> None:
+        self._known = known
+        self._owns = owns
         self._dying: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
@@ -267,8 +318,11 @@ class Orphans:
     def sweep(self) -> None:
         """Kill what does not belong to us, and reap it when it is dead."""
         self._scheduled = False
-        for pid in kernel.children(os.getpid()):
-            if pid not in self._dying and not self._spared(pid):
+        children = kernel.children(os.getpid())
+        # Asked after: an agent is announced before it becomes a child of ours.
+        known = self._known()
+        for pid in children:
+            if pid not in known and pid not in self._dying and not self._owns(pid):
                 self._end(pid)
         if not self._dying:
             self._settled.set()

@@ -27,12 +27,20 @@ from genagentd import kernel
 from genagentd.channels import Connection
 from genagentd.config import Config, agent_environment
 from genagentd.daemon.birth import Descriptor, Newborn
-from genagentd.daemon.children import BirthPipe, Starter, Watched
+from genagentd.daemon.children import (
+    LAUNCH_TIMEOUT_S,
+    BirthPipe,
+    LaunchLost,
+    Starter,
+    Watched,
+)
 from genagentd.daemon.logs import Log
 from genagentd.daemon.report import warn
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.paths import Places
 
+#: How often a launch is tried; each time the helper gets twice as long.
+LAUNCH_ATTEMPTS = 3
 #: Descriptors one agent takes in the daemon, and what is kept free for everything else.
 DESCRIPTORS_PER_AGENT = 10
 DESCRIPTORS_RESERVED = 40
@@ -70,6 +78,10 @@ class Life:
         self._pipe: BirthPipe | None = None
         self._watched: Watched | None = None
         self._port: Port | None = None
+        self._launching = True
+        self._socket = ""
+        #: Every path that an attempt to launch it may have bound.
+        self._sockets: list[str] = []
         self._drained = False
         self._disposed = False
 
@@ -88,54 +100,71 @@ class Life:
     async def launch(self) -> None:
         """Have it born; failing that, say so."""
         try:
-            newborn = self._prepare()
-            await self._around.starter.launch(newborn)
+            cwd = self._checked_directory()
+            _check_descriptors()
+            self._log = Log(self._around.places.agent_log(self.start.name, self.incarnation))
+            self.log_path = self._log.path
+            await self._try_to_launch(cwd, self._log)
         except Refusal as refusal:
             self._not_born(refusal.error)
-            return
         except OSError as error:
             self._not_born(_exhausted(f"no process could be started: {error}"))
-            return
+        else:
+            self._launched()
         finally:
-            self._hand_over()
-        self._pipe_heard()
+            if self._log is not None:
+                self._log.handed_over()
 
-    def _hand_over(self) -> None:
-        if self._log is not None:
-            self._log.handed_over()
-        if self._pipe is not None:
-            self._pipe.sent()
-
-    def _prepare(self) -> Newborn:
+    def _checked_directory(self) -> str:
         cwd = self.start.cwd or "/"
         if not os.path.isabs(cwd) or not os.path.isdir(cwd):
-            raise Refusal(
-                StartError(
-                    kind="bad_directory",
-                    message=f"the working directory {cwd} does not exist or is not absolute",
+            message = f"the working directory {cwd} does not exist or is not absolute"
+            raise Refusal(StartError(kind="bad_directory", message=message))
+        return cwd
+
+    async def _try_to_launch(self, cwd: str, log: Log) -> None:
+        """Launch until a newborn was announced: a helper that died over one is replaced.
+
+        Each attempt has a pipe and a socket of its own, so that a newborn of an
+        attempt that was given up can say nothing and meet nobody.
+        """
+        for attempt in range(LAUNCH_ATTEMPTS):
+            pipe = self._pipe = BirthPipe(self._announced, self._bound, self._pipe_ended)
+            self._socket = self._around.places.agent_socket(self.incarnation, attempt)
+            self._sockets.append(self._socket)
+            try:
+                await self._around.starter.launch(
+                    self._newborn(cwd, pipe, log), LAUNCH_TIMEOUT_S * 2**attempt
                 )
-            )
-        _check_descriptors()
-        places = self._around.places
-        self._log = Log(places.agent_log(self.start.name, self.incarnation))
-        self.log_path = self._log.path
-        self._pipe = BirthPipe(self._announced, self._bound, self._pipe_ended)
+            except LaunchLost as lost:
+                warn("helper.lost", agent=self.start.name, attempt=attempt + 1, detail=str(lost))
+            finally:
+                pipe.sent()
+            pipe.read()
+            if pipe.announced:
+                return
+            pipe.close()
+        raise Refusal(_exhausted(f"no process could be started in {LAUNCH_ATTEMPTS} attempts"))
+
+    def _newborn(self, cwd: str, pipe: BirthPipe, log: Log) -> Newborn:
         return Newborn(
             daemon=os.getpid(),
-            socket=places.agent_socket(self.incarnation),
+            socket=self._socket,
             cwd=cwd,
             environ=agent_environment(self._around.config, _text_environment(self.start.env)),
-            pipe=Descriptor(self._pipe.write_fd),
-            log=Descriptor(self._log.write_fd),
+            pipe=Descriptor(pipe.write_fd),
+            log=Descriptor(log.write_fd),
         )
 
-    def _pipe_heard(self) -> None:
-        if self._pipe is not None:
-            self._pipe.read()
+    def _launched(self) -> None:
+        self._launching = False
+        if self._pipe is not None and self._pipe.ended:
+            self._pipe_ended()
 
     def hear_announcement(self) -> None:
         """Take what the newborn's pipe says already, before anyone judges who is an orphan."""
-        self._pipe_heard()
+        if self._pipe is not None:
+            self._pipe.read()
 
     def _announced(self, pid: int) -> None:
         try:
@@ -151,7 +180,8 @@ class Life:
         )
 
     def _pipe_ended(self) -> None:
-        if self._watched is None:
+        # While it is launched, there may be another attempt.
+        if self._watched is None and not self._launching:
             self._not_born(
                 StartError(kind="exited", message="the process ended before it was announced")
             )
@@ -170,17 +200,12 @@ class Life:
             warn("helper.cold", agent=self.start.name, incarnation=self.incarnation.text)
         if self._watched is None:
             return
-        path = self._around.places.agent_socket(self.incarnation)
-        listener = _listener_pid(path)
+        listener = _listener_pid(self._socket)
         if listener != self._watched.pid:
-            self._around.feed(
-                inputs.ChannelFailed(
-                    self.incarnation,
-                    _exhausted(f"{path} is held by process {listener}, not by the agent"),
-                )
-            )
+            error = f"{self._socket} is held by process {listener}, not by the agent"
+            self._around.feed(inputs.ChannelFailed(self.incarnation, _exhausted(error)))
             return
-        self._connect(path, self._watched.pid)
+        self._connect(self._socket, self._watched.pid)
 
     def _connect(self, path: str, pid: int) -> None:
         port = Port(self.incarnation, self.start.name, pid)
@@ -247,9 +272,9 @@ class Life:
             self._around.switchboard.close_port(self._port)
         if self._log is not None:
             self._log.close()
-        path = self._around.places.agent_socket(self.incarnation)
-        if os.path.lexists(path):
-            os.unlink(path)
+        for path in self._sockets:
+            if os.path.lexists(path):
+                os.unlink(path)
 
 
 class Refusal(Exception):

@@ -155,7 +155,7 @@ async def _run(places: Places, config: Config) -> int:
     loop.add_signal_handler(signal.SIGCHLD, daemon.shell.sweep)
     manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
     daemon.shell.on_change = lambda: manager.status(*daemon.counts)
-    await daemon.shell.warm()
+    daemon.shell.warm()
     report("ready", pid=os.getpid(), run=str(places.run))
     manager.say("READY=1")
     manager.keep_watchdog_fed(os.environ)

@@ -56,12 +56,13 @@ class Shell:
         self._launches: set[asyncio.Task[None]] = set()
         self._deadlines = deadlines.Deadlines(self._deadline_passed)
         self._starter = Starter(config.start_method, places.helper)
-        self._orphans = Orphans(self._spared)
+        self._orphans = Orphans(self._known, self._starter.owns)
+        self._starter.on_launched = self._orphans.sweep_soon
         self._around = Surroundings(places, config, self._starter, self._board, self.feed)
 
-    async def warm(self) -> None:
+    def warm(self) -> None:
         """Start the helper, so that the first agent does not wait for it."""
-        await self._starter.warm()
+        self._starter.warm()
 
     def feed(self, fact: inputs.Input) -> None:
         """Let the machine know *fact* and perform what follows; facts during that wait."""
@@ -158,19 +159,16 @@ class Shell:
         life.dispose()
         self.feed(inputs.ClientGone(-incarnation.number))
 
-    def _spared(self, pid: int) -> bool:
-        """Whether *pid*, a child of ours, is no orphan: the helper, or an announced agent."""
-        if self._starter.owns(pid):
-            return True
+    def _known(self) -> set[int]:
+        """Return the agents among our children, also those announced a moment ago."""
         for life in list(self.lives.values()):
             if life.pid is None:
                 life.hear_announcement()
-            if life.pid == pid:
-                return True
-        return False
+        return {life.pid for life in self.lives.values() if life.pid is not None}
 
     def sweep(self) -> None:
         """Some child of ours ended; end and reap those that are nobody's."""
+        self._starter.look_after()
         self._orphans.sweep_soon()
 
     def emit(self, event: str, metadata: FrozenDict) -> None:
