@@ -25,10 +25,10 @@ tool = subprocess.Popen(["sleep", "1000"], start_new_session=True)
 twice = subprocess.Popen(["sh", "-c", "setsid sleep 1000 & echo $!"], stdout=subprocess.PIPE)
 hidden = int(twice.stdout.readline())
 twice.wait()
+signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
 print(os.getpid(), tool.pid, hidden, flush=True)
 if sys.argv[1] == "exit":
     os._exit(7)
-signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
 signal.pause()
 """
 
