@@ -24,6 +24,7 @@ from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration
 from genagentd.cli.program import CONTEXT, command, flags, output
+from genagentd.cli.service_unit import install_service
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, make_private, places
 
@@ -247,3 +248,6 @@ def status(timeout: float) -> None:
 def version() -> None:
     """Say which version this is, and which the daemon is."""
     show_version()
+
+
+command(app, "install-service")(install_service)

@@ -1,0 +1,57 @@
+"""The unit says what the daemon needs, and a person's changes are not overwritten."""
+
+from __future__ import annotations
+
+import configparser
+import sys
+from pathlib import Path
+
+import pytest
+
+from genagentd.cli import service_unit
+from support.commands import Command
+
+
+def parsed() -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
+    parser.read_string(service_unit.unit())
+    return parser["Service"]
+
+
+def test_the_unit_keeps_the_conventions() -> None:
+    """Readiness and watchdog from the daemon itself; TERM to it, KILL to what is left (E036)."""
+    service = parsed()
+
+    assert service["ExecStart"] == f"{sys.executable} -P -m genagentd run --log-format json"
+    assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
+    assert service["KillMode"] == "mixed"
+    assert int(service["TimeoutStopSec"]) > 10
+    assert service["RuntimeDirectoryMode"] == "0700"
+    assert service["RestartPreventExitStatus"] == "4 78"
+
+
+@pytest.mark.parametrize(
+    ("path", "word"), [("/a/b", "/a/b"), ("/a b/c", '"/a b/c"'), ("/50%$", "/50%%$$")]
+)
+def test_the_interpreter_is_one_word(path: str, word: str) -> None:
+    """Blanks and specifiers of systemd are kept from their meaning."""
+    assert service_unit._escaped(path) == word
+
+
+def test_it_is_written_where_the_service_manager_looks(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once more is fine; a changed one is kept unless that is forced."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "systemd/user/genagentd.service"
+
+    assert genagentd("install-service", "--print").out == service_unit.unit()
+    assert not path.exists()
+    assert genagentd("install-service").code == 0
+    assert genagentd("install-service", "--json").json["path"] == str(path)
+    path.write_text("mine")
+    refused = genagentd("install-service", "--json")
+    assert (refused.code, refused.error, path.read_text()) == (4, "exists", "mine")
+    assert genagentd("install-service", "--force").code == 0
+    assert path.read_text() == service_unit.unit()
