@@ -46,11 +46,11 @@ def start(
 ) -> AgentHandle:
     """Start a scripted agent that plays *turns* in order, again and again.
 
-    *agent* is a class of `support.agents`; without it the plain agent is used.
+    *agent* is a class of `support.faulty_agents`; without it the plain agent is used.
     """
     script = {"script": list(turns or (SAYS,)), "repeat": True, **(options or {})}
     terms.setdefault("cwd", HERE)
-    spelled = None if agent is None else f"support.agents:{agent}"
+    spelled = None if agent is None else f"support.faulty_agents:{agent}"
     return client.start_agent(spelled, name=name, backend="scripted", options=script, **terms)
 
 
