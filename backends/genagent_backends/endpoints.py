@@ -64,7 +64,7 @@ def base_url(value: Plain) -> str:
         raise BadValue("is no URL") from None
     if not host or re.search(r"[\s\\]", url):
         raise BadValue("is no URL")
-    if parts.username is not None or parts.password is not None or "@" in parts.netloc:
+    if parts.username is not None or parts.password is not None:
         raise BadValue("must not have a user in it")
     if "?" in url or "#" in url:
         raise BadValue("must have neither query nor fragment")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from genagent_backends import subprocesses
 from genagent_backends.base import Failed
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
 from genagent_backends.failures import failure_of
-from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
+from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
@@ -200,6 +201,66 @@ async def test_e076_a_program_that_never_stops_talking_ends_by_the_turns_clock(
     done = await played(stub, INIT, *[LONG] * 4_000, clocks={"timeout_ms": 100})
 
     assert failure(done).kind == "timeout"
+
+
+class Chatterbox:
+    """A process whose next line is always there, so that reading it never waits."""
+
+    pid = 1
+    returncode = None
+    stderr_tail = ""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close_stdin(self) -> None: ...
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        return b"" if self.ended.is_set() else b'{"type":"chatter"}\n' * 1_000
+
+    async def wait(self) -> int:
+        await self.ended.wait()
+        return -2
+
+    async def end(self, *, interrupt_first: bool = True) -> int:
+        self.ended.set()
+        return -2
+
+
+class ChattyTurn(RehearsalTurn):
+    """One whose every process is a chatterbox."""
+
+    async def spawn(self, argv: object, **_how: object) -> Chatterbox:
+        return Chatterbox()
+
+
+async def test_e076_talk_without_a_pause_neither_stops_the_clock_nor_the_loop(
+    stub: StubCli,
+) -> None:
+    """Whoever reads it must still notice the time, and an interruption."""
+    done = await rehearse(ClaudeBackend(), started(stub, timeout_ms=50), "go", ChattyTurn())
+    running = asyncio.create_task(rehearse(ClaudeBackend(), started(stub), "go", ChattyTurn()))
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert failure(done).kind == "timeout"
+    assert running.cancelled()
+
+
+async def test_a_stream_that_is_closed_early_ends_its_program(stub: StubCli) -> None:
+    """Whoever wants no more must not leave it running until the turn is swept up."""
+    stub.plays([INIT, SAY, {"silence": True}])
+    turn = RehearsalTurn()
+    answer = ClaudeBackend().prompt(started(stub), "go", turn)
+    async with aclosing(events_of(answer)) as events:
+        assert (await anext(events)).kind == "session"
+        meanwhile = turn.processes[0].returncode
+
+    assert [meanwhile, turn.processes[0].returncode] == [None, -signal.SIGINT]
+    await turn.end()
 
 
 async def test_a_result_that_was_on_its_way_when_the_clock_ran_out_is_believed(

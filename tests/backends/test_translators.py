@@ -174,6 +174,21 @@ def test_finished_blocks_come_one_by_one_and_still_match_what_was_streamed() -> 
     assert texts(events) == ["one", "two"]
 
 
+def test_a_block_may_be_finished_after_the_next_one_began_to_stream() -> None:
+    """What is unfinished may be longer than what is finished now."""
+    events = said(
+        ClaudeLines(),
+        started("m"),
+        delta("one"),
+        delta("two"),
+        finished("m", "one"),
+        finished("m", "two"),
+        finished("m", "three"),
+    )
+
+    assert texts(events) == ["one", "two", "three"]
+
+
 def test_the_text_of_interleaved_subagents_is_kept_apart() -> None:
     """One shared buffer would take one speaker's text for another's repetition."""
     events = said(
