@@ -130,8 +130,12 @@ def _unpacked(data: bytes) -> Plain:
     return value
 
 
-def _unpacked_all(data: bytes) -> list[Plain]:
-    """Return the values that *data* encodes one after another; no check of their depth."""
+def unpack_each(data: bytes) -> list[Plain]:
+    """Return the values that *data* encodes one after another. This does not check their depth.
+
+    Raises:
+        RemoteWireError: *data* is not that, breaks a limit, or ends in the middle.
+    """
     try:
         return [_unpacked(data)]
     except _MoreThanOne:
@@ -142,15 +146,20 @@ def _unpacked_all(data: bytes) -> list[Plain]:
         ext_hook=_no_extension,
         **_LIMITS,
     )
+    values: list[Plain] = []
+    end = 0
     try:
         decoder.feed(data)
-        values: list[Plain] = list(islice(decoder, MAX_ENVELOPES + 1))
+        for value in islice(decoder, MAX_ENVELOPES + 1):
+            values.append(value)
+            # Asked after each value: at the end it would count what is not complete, too.
+            end = decoder.tell()
     except _BAD as bad:
         raise _refusal(bad) from None
     if len(values) > MAX_ENVELOPES:
         raise RemoteWireError(f"a body of more than {MAX_ENVELOPES} envelopes")
-    if decoder.tell() != len(data):
-        raise RemoteWireError(f"a body that is complete at byte {decoder.tell()} of {len(data)}")
+    if end != len(data):
+        raise RemoteWireError(f"a body that is complete at byte {end} of {len(data)}")
     return values
 
 
@@ -201,7 +210,7 @@ def decode(union: object, body: bytes) -> list[Any]:
         UnknownMessage: one is well-formed and of a type that *union* does not have.
         RemoteWireError: the bytes are not that.
     """
-    return [read(union, raw) for raw in _unpacked_all(body)]
+    return [read(union, raw) for raw in unpack_each(body)]
 
 
 def read(union: object, raw: Plain) -> Any:

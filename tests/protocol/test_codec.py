@@ -149,6 +149,18 @@ def test_mutated_messages_are_refused_or_mean_something(value: Any, data: st.Dat
     read_or_refuse(bytes(mutated))
 
 
+@given(messages, messages)
+def test_a_body_cut_anywhere_but_between_messages_is_refused(one: Any, other: Any) -> None:
+    """Half a message is none, wherever the cut falls."""
+    first, second = codec.encode(one), codec.encode(other)
+    body = first + second
+
+    for end in range(len(body)):
+        if end != len(first):
+            with pytest.raises(RemoteWireError):
+                codec.unpack_each(body[:end])
+
+
 @contextmanager
 def at_most(most_bytes: int) -> Iterator[None]:
     """Fail if more than that is allocated at any moment."""
