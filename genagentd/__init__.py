@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from genagent_protocol.events import Completed as Completed
     from genagent_protocol.events import Event as Event
     from genagent_protocol.events import Response as Response
+    from genagent_protocol.failed import Failed as Failed
     from genagent_protocol.refs import AgentHandle as AgentHandle
     from genagent_protocol.refs import MailboxAddress as MailboxAddress
     from genagent_protocol.refs import MonitorRef as MonitorRef
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from genagent_protocol.submission import Submission as Submission
     from genagent_protocol.supervision.terms import RestartPolicy as RestartPolicy
     from genagentd.agent.behaviour import Agent as Agent
-    from genagentd.agent.behaviour import Failed as Failed
     from genagentd.agent.behaviour import Halt as Halt
     from genagentd.agent.behaviour import NoReply as NoReply
     from genagentd.agent.behaviour import Ok as Ok
@@ -107,6 +107,7 @@ _HOMES = {
         "Event",
         "Response",
     ),
+    "genagent_protocol.failed": ("Failed",),
     "genagent_protocol.refs": (
         "AgentHandle",
         "MailboxAddress",
@@ -117,7 +118,6 @@ _HOMES = {
     "genagent_protocol.supervision.terms": ("RestartPolicy",),
     "genagentd.agent.behaviour": (
         "Agent",
-        "Failed",
         "Halt",
         "NoReply",
         "Ok",

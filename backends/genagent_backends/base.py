@@ -25,21 +25,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from genagent_protocol.events import Event
+from genagent_protocol.failed import Failed as Failed
 from genagent_protocol.plain import FrozenDict, Plain
 
 #: What a backend keeps between turns. The agent threads it through and never looks inside.
 Session: TypeAlias = Any
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The answer of a callback that could not do what it was asked.
-
-    From `start_session` and `resume_session` it fails the start; from `prompt`
-    it fails the turn with exactly this reason and leaves the session as it was.
-    """
-
-    reason: Plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from genagent_backends.base import Failed
 from genagent_protocol.events import Event, Outcome, Response
+from genagent_protocol.failed import Failed
 from genagent_protocol.plain import FrozenDict, Loose, Plain
 from genagent_protocol.reasons import ExitReason, Failure
 from genagent_protocol.refs import RequestRef

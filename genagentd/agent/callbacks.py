@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from genagent_backends.base import Backend, Checkpoints, ResetsSession, Session
-from genagent_protocol import events
 from genagent_protocol.plain import NotPlain, Plain, encoded_size, freeze
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, RequestRef
@@ -148,7 +147,7 @@ class Callbacks:
                 return decisions.Skip()
             case behaviour.Ok():
                 return decisions.Done()
-            case behaviour.Failed(reason=reason) | events.Failed(reason=reason):
+            case behaviour.Failed(reason=reason):
                 return decisions.Declined(plain(reason))
             case _:
                 return decisions.Invalid()

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from genagent_backends.base import Backend, ResumesSession, Session
-from genagent_protocol import events
 from genagent_protocol.bounds import Limits
 from genagent_protocol.limits import split_options
 from genagent_protocol.plain import FrozenDict, NotPlain, freeze
@@ -23,8 +22,6 @@ from genagentd.agent import behaviour, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import Retained, plain, settled
 from genagentd.agent.loading import load_agent, load_backend
-
-FAILED = (behaviour.Failed, events.Failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ async def _init_agent(agent: AnyAgent, options: FrozenDict) -> tuple[FrozenDict,
         answer = await settled(agent.init_agent(options))
     except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
         return _raised(name, error)
-    if isinstance(answer, FAILED):
+    if isinstance(answer, behaviour.Failed):
         reason = plain(answer.reason)
         return StartError(
             kind="init_agent_failed", message=f"{name} declined: {reason!s}", detail=reason
@@ -122,7 +119,7 @@ async def _session(
         answer = await settled(_ask_for_session(backend, options, start.session))
     except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
         return _raised(f"{name}.{callback}", error)
-    if isinstance(answer, FAILED):
+    if isinstance(answer, behaviour.Failed):
         reason = plain(answer.reason)
         return StartError(
             kind="backend_start_failed",

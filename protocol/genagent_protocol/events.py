@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from genagent_protocol import failed
 from genagent_protocol.plain import EMPTY, FrozenDict, Plain, encoded_size, freeze
 from genagent_protocol.reasons import Failure
 
@@ -110,8 +111,8 @@ class Completed:
     response: Response
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+@dataclass(frozen=True, slots=True, eq=False)
+class Failed(failed.Failed):
     """The outcome of a turn that did not."""
 
     reason: Failure

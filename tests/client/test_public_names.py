@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import genagentd
+from genagent_protocol.reasons import CANCELLED, INTERRUPTED
 from genagentd import messages
 
 
@@ -43,9 +44,18 @@ def test_the_surface_is_what_it_was() -> None:
     )
 
 
-def test_the_outcome_of_a_turn_and_the_answer_of_an_agent_are_told_apart() -> None:
-    """`genagentd.Failed` is what an agent answers; an outcome is `genagentd.messages.Failed`."""
-    assert genagentd.Failed.__module__ != messages.Failed.__module__
+def test_an_outcome_is_matched_with_the_public_names() -> None:
+    """`Failed` is what an agent answers and what a turn came to: one word for who reads it."""
+    outcome: messages.Outcome = messages.Failed(INTERRUPTED)
+    match outcome:
+        case genagentd.Completed():
+            pytest.fail("it failed")
+        case genagentd.Failed(reason):
+            assert reason.code == "interrupted"
+    assert outcome == genagentd.Failed(INTERRUPTED) == outcome
+    assert hash(outcome) == hash(genagentd.Failed(INTERRUPTED))
+    assert outcome != genagentd.Failed(CANCELLED)
+    assert outcome != INTERRUPTED
     assert genagentd.Completed is messages.Completed
 
 
