@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genagent_protocol.errors import UsageError
-from genagent_protocol.plain import Plain
+from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import Incarnation
+
+_DAEMON_LOG = "genagentd.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Places:
     @property
     def daemon_log(self) -> Path:
         """What a detached daemon writes."""
-        return self.logs / "genagentd.log"
+        return self.logs / _DAEMON_LOG
 
     @property
     def place(self) -> str:
@@ -76,15 +78,28 @@ class Places:
 def directory_name(name: Plain) -> str:
     """Return a directory name for an agent's *name*: readable, unique, and harmless.
 
-    Text of safe characters stands for itself; anything else is escaped, and what
-    would be long, hidden or ambiguous ends with a digest of the whole.
+    Short text of safe characters stands for itself. Anything else, and what would be
+    hidden or in the way of the daemon's own log, is escaped and ends with a tilde and
+    a digest of the name; a tilde is no safe character, so that nobody can be called so.
     """
-    text = name if isinstance(name, str) else f"={name!r}"
+    spelled = _spelled(name)
+    text = name if isinstance(name, str) else f"={spelled}"
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", text)[:60]
-    if safe == text and not safe.startswith("."):
+    if safe == text and safe and not safe.startswith((".", _DAEMON_LOG)):
         return safe
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    return f"{safe.lstrip('.')}-{digest}"
+    digest = hashlib.sha256(spelled.encode()).hexdigest()[:12]
+    return f"{safe.lstrip('.')}~{digest}"
+
+
+def _spelled(name: Plain) -> str:
+    """Return what only equal names have in common: Python's notation, maps in order."""
+    match name:
+        case FrozenDict():
+            return "{" + ",".join(f"{key!r}:{_spelled(name[key])}" for key in sorted(name)) + "}"
+        case tuple():
+            return "(" + ",".join(map(_spelled, name)) + ")"
+        case _:
+            return repr(name)
 
 
 def places(environ: Mapping[str, str] = os.environ) -> Places:

@@ -1,0 +1,258 @@
+"""Directories are private and ours or refused, and every agent has a log of its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, example, given
+
+from genagent_protocol.codec import name_key
+from genagent_protocol.errors import UsageError
+from genagent_protocol.plain import FrozenDict, Plain, freeze
+from genagent_protocol.refs import BootId, Incarnation
+from genagentd.paths import Places, directory_name, make_private, places, socket_in
+from support.plain_values import plain, texts
+
+INCARNATION = Incarnation(BootId("0123456789abcdef"), 7)
+
+
+# --- directories of names
+
+
+@pytest.mark.parametrize("name", ["reviewer", "a", "1", "A-b_c.d", "x" * 60])
+def test_a_simple_name_is_its_own_directory(name: str) -> None:
+    """People look for the log of `reviewer` under `reviewer`."""
+    assert directory_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", ".", "..", ".hidden", "a/b", "../../etc", "x" * 61, "two words", "grüße"),
+        *("\x00", "a\nb", "genagentd.log", "genagentd.log.1"),
+    ],
+)
+def test_a_name_that_would_be_trouble_is_escaped(name: str) -> None:
+    """Whatever an agent is called, its log stays in the directory of logs."""
+    found = directory_name(name)
+
+    assert found != name
+    assert "/" not in found
+    assert not found.startswith(".")
+    assert not found.startswith("genagentd.log") or "~" in found
+    assert len(found) <= 80
+
+
+@given(plain)
+@example("x" * 5_000)
+@example(tuple(range(500)))
+def test_a_directory_name_is_always_one_harmless_component(name: Plain) -> None:
+    """For any name that can be sent at all."""
+    found = directory_name(name)
+
+    assert found == Path(found).name
+    assert found.isascii()
+    assert found.isprintable()
+    assert 0 < len(found) <= 80
+    assert not found.startswith(".")
+
+
+@given(plain, plain)
+@example(1, True)
+@example(1, 1.0)
+@example(1, "1")
+@example("=1", 1)
+@example((1,), "=(1,)")
+@example((), FrozenDict())
+@example("a b", "a_b")
+@example("a b", "a\tb")
+@example("x" * 61, "x" * 62)
+@example(b"a", "a")
+def test_different_names_have_different_directories(one: Plain, other: Plain) -> None:
+    """Two agents never write into one log."""
+    assume(name_key(one) != name_key(other))
+
+    assert directory_name(one) != directory_name(other)
+
+
+@given(texts)
+@example("a b")
+@example("")
+def test_nobody_can_be_called_like_the_directory_of_another(name: str) -> None:
+    """The escaped form of a name is not a name that stands for itself."""
+    escaped = directory_name(name)
+    assume(escaped != name)
+
+    assert directory_name(escaped) != escaped
+
+
+def test_equal_names_have_one_directory() -> None:
+    """The order in which a map was written is no part of the name."""
+    one = freeze({"a": 1, "b": [{"c": 2, "d": 3}]})
+    other = freeze({"b": [{"d": 3, "c": 2}], "a": 1})
+
+    assert directory_name(one) == directory_name(other)
+
+
+# --- where things are
+
+
+def test_the_chosen_directory_holds_everything() -> None:
+    """Tests, and people who want it so, have one directory to look at and to remove."""
+    found = places({"GENAGENT_RUN_DIR": "/x/run", "XDG_RUNTIME_DIR": "/y", "HOME": "/h"})
+
+    assert found == Places(Path("/x/run"), Path("/x/run"))
+    assert found.socket == "/x/run/genagentd.sock"
+    assert found.agent_socket(INCARNATION) == "/x/run/a/0123456789abcdef-7.sock"
+    assert found.agent_log("reviewer", INCARNATION) == Path(
+        "/x/run/logs/reviewer/0123456789abcdef-7.log"
+    )
+    assert {found.lock.parent, found.agents.parent} == {Path("/x/run")}
+    assert found.daemon_log.parent == found.logs
+
+
+def test_no_two_launches_of_a_life_share_a_socket() -> None:
+    """A helper that died over a launch may still have bound it."""
+    found = Places(Path("/x"), Path("/x"))
+
+    assert len({found.agent_socket(INCARNATION, attempt) for attempt in range(3)}) == 3
+
+
+def test_logs_may_live_elsewhere() -> None:
+    """A runtime directory is often in memory."""
+    environ = {"GENAGENT_RUN_DIR": "/x/run", "GENAGENT_STATE_DIR": "/big/state"}
+
+    assert places(environ) == Places(Path("/x/run"), Path("/big/state"))
+
+
+def test_by_default_the_directories_of_the_desktop_are_used() -> None:
+    """As every other service does."""
+    environ = {"XDG_RUNTIME_DIR": "/run/me", "XDG_STATE_HOME": "/state", "HOME": "/h"}
+
+    assert places(environ) == Places(Path("/run/me/genagentd"), Path("/state/genagentd"))
+
+
+def test_without_any_the_state_stands_below_home() -> None:
+    """A bare environment, as under cron."""
+    found = places({"HOME": "/h", "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": ""})
+
+    assert found.state == Path("/h/.local/state/genagentd")
+    mine = Path(f"/run/user/{os.getuid()}")
+    run = mine / "genagentd" if mine.is_dir() else found.state / "run"
+    assert found.run == run
+
+
+@pytest.mark.parametrize(
+    "variable", ["GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"]
+)
+def test_a_relative_directory_is_refused_by_its_variable(variable: str) -> None:
+    """It would mean another place for each caller."""
+    with pytest.raises(UsageError, match=rf"{variable}=some/where.*absolute"):
+        places({"HOME": "/h", variable: "some/where"})
+
+
+def test_a_directory_given_by_hand_may_be_relative(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is the caller's, now and here."""
+    monkeypatch.chdir(tmp_path)
+
+    assert socket_in("run") == str(tmp_path / "run" / "genagentd.sock")
+    monkeypatch.setenv("GENAGENT_RUN_DIR", "/x/run")
+    assert socket_in(None) == "/x/run/genagentd.sock"
+
+
+def test_the_place_names_host_and_directory() -> None:
+    """A handle of another host, or of another daemon, is told apart by it."""
+    one, other = Places(Path("/a"), Path("/s")), Places(Path("/b"), Path("/s"))
+
+    assert one.place.endswith(":/a")
+    assert one.place != other.place
+
+
+# --- making them private
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    """Whoever could write there could plant a socket. The umask has no say in it."""
+    before = os.umask(0)
+    try:
+        make_private(tmp_path / "new" / "run")
+    finally:
+        os.umask(before)
+
+    assert mode_of(tmp_path / "new" / "run") == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o755, 0o750, 0o1777, 0o500])
+def test_a_directory_of_ours_becomes_private(tmp_path: Path, mode: int) -> None:
+    """Somebody made it with a loose hand; what is in it stays."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    (directory / "kept").touch()
+    directory.chmod(mode)
+
+    make_private(directory)
+
+    assert mode_of(directory) == 0o700
+    assert (directory / "kept").exists()
+
+
+def test_a_link_is_refused_and_not_followed(tmp_path: Path) -> None:
+    """It leads wherever its owner wants."""
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    target.chmod(0o755)
+    (tmp_path / "run").symlink_to(target)
+
+    with pytest.raises(UsageError, match="not a plain directory"):
+        make_private(tmp_path / "run")
+
+    assert mode_of(target) == 0o755
+
+
+@pytest.mark.parametrize("what", ["file", "dangling link", "file above"])
+def test_what_is_no_directory_is_refused(tmp_path: Path, what: str) -> None:
+    """And is left as it was."""
+    directory = tmp_path / "run"
+    match what:
+        case "file":
+            directory.write_text("mine")
+        case "dangling link":
+            directory.symlink_to(tmp_path / "nowhere")
+        case "file above":
+            directory.write_text("mine")
+            directory = directory / "below"
+
+    with pytest.raises(UsageError, match="run"):
+        make_private(directory)
+
+    assert not (tmp_path / "nowhere").exists()
+    assert what == "dangling link" or (tmp_path / "run").read_text() == "mine"
+
+
+def test_a_directory_of_someone_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even made private: it is not ours to change."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    directory.chmod(0o755)
+    owner = directory.stat().st_uid
+    if os.getuid() == 0:
+        os.chown(directory, 65_534, 65_534)
+        owner = 65_534
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+
+    with pytest.raises(UsageError, match=f"belongs to uid {owner}"):
+        make_private(directory)
+
+    assert mode_of(directory) == 0o755
