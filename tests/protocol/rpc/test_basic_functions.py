@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -155,6 +156,19 @@ def test_what_is_no_currency_code_is_a_failure(currency: Any) -> None:
 def test_dates_are_written_after_their_pattern(value: str, pattern: str, shown: str) -> None:
     """At the date's own offset; quotes keep letters from being tokens."""
     assert run("formatDate", value=value, format=pattern) == shown
+
+
+def test_a_date_without_an_offset_is_utc_wherever_the_process_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same value shows the same text on every machine."""
+    with monkeypatch.context() as away:
+        away.setenv("TZ", "America/New_York")
+        time.tzset()
+        shown = run("formatDate", value="2026-09-04T12:00:00", format="ISO")
+    time.tzset()
+
+    assert shown == "2026-09-04T12:00:00.000Z"
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,14 @@ def test_references_inside_the_document_are_followed() -> None:
     assert value_of(taken) == {"a": "x"}
 
 
+def test_data_that_a_schema_quotes_is_no_schema() -> None:
+    """A default or an enum may hold anything, also what looks like a reference or a pattern."""
+    odd = {"$ref": "#/nowhere", "pattern": "(", "$id": "x"}
+    quoting = {"properties": {"a": {"default": odd, "enum": [odd], "examples": [odd]}}}
+
+    assert isinstance(load_catalog(with_args(quoting)), Catalog)
+
+
 def test_the_common_types_may_be_named_by_their_full_address() -> None:
     """Nothing is fetched from there; it is the name of what is known here."""
     reference = "https://a2ui.org/specification/v1_0/common_types.json#/$defs/DynamicString"

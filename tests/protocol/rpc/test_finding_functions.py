@@ -292,6 +292,13 @@ def test_r055_answering_changes_nothing_in_the_handler(message: dict[str, Any]) 
     assert rpc == handler()
 
 
+def test_a_refusal_does_not_repeat_a_name_without_end() -> None:
+    """A name of a megabyte must not come back as an error text of a megabyte."""
+    _, text = error_of(handler().call_renderer_function(renderer_call("x" * 1_000_000)))
+
+    assert len(text) == 2_000
+
+
 def test_a_function_without_a_body_cannot_be_run() -> None:
     """It may be prepared for a person to answer; asked to run it, the handler says no."""
     rpc = handler(catalog_of(Function.made("askApproval", allowed_callers="agentOnly")))

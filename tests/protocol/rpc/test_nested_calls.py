@@ -131,6 +131,15 @@ def test_r083_written_arguments_that_break_the_schema_are_a_failure(value: dict[
     failure(value)
 
 
+def test_a_dynamic_value_as_written_has_no_reserved_keys() -> None:
+    """Other than those of a binding or a call."""
+    assert failure(nested("echoDynamic", {"value": {"@if": 1}}, OPS_ID)).startswith(
+        "Invalid arguments for function 'echoDynamic'"
+    )
+    doubled = nested("echoDynamic", {"value": {"@@if": 1}}, OPS_ID)
+    assert value_of(answer_for(doubled)) == {"value": {"value": {"@if": 1}}}
+
+
 def test_r084_a_nested_function_that_fails_gives_its_text() -> None:
     """The agent wrote the expression and can read what went wrong in it."""
     assert failure(nested("fail", {}, OPS_ID)) == "disk on fire"

@@ -189,6 +189,25 @@ def test_r070_data_that_looks_dynamic_is_no_text(pointer: str) -> None:
     assert code_of(answer) == INVALID_FUNCTION_CALL
 
 
+@pytest.mark.parametrize("kind", ["DataBinding", "FunctionCall"])
+def test_r070_nothing_resolved_passes_for_a_binding_or_a_call(kind: str) -> None:
+    """A schema may offer them by name beside a text, as openUrl does with its URL."""
+    url = {"oneOf": [{"type": "string"}, {"$ref": f"common_types.json#/$defs/{kind}"}]}
+    function, seen = recording("visit", arguments={"properties": {"url": url}})
+    rpc = handler(catalog_of(function))
+
+    def visit(pointer: str) -> dict[str, Any]:
+        message = renderer_call(
+            "visit", {"url": path(pointer)}, catalog_id="urn:test", surface_id="form"
+        )
+        return rpc.call_renderer_function(message, context=form())
+
+    assert code_of(visit("/trick")) == INVALID_FUNCTION_CALL
+    assert code_of(visit("/trickCall")) == INVALID_FUNCTION_CALL
+    assert seen == []
+    assert value_of(visit("/user/name")) == 1
+
+
 def test_r071_a_call_leaves_the_data_model_as_it_was() -> None:
     """A body may do with its arguments what it likes; they are its own."""
     function, seen = recording("keep")

@@ -53,8 +53,7 @@ def pluralize(args: Arguments, _scope: Scope) -> str:
     number = number_wanted(args.get("value"))
     category = "one" if abs(number) == 1 else "other"
     if number == number.to_integral_value():
-        named = _NAMED_COUNTS.get(int(number), category)
-        category = named if args.get(named) is not None else category
+        category = _NAMED_COUNTS.get(int(number), category)
     chosen = args.get(category)
     return text_form(args.get("other") if chosen is None else chosen)
 
