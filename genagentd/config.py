@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,28 +51,25 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
     Raises:
         BadConfiguration: the file or a variable cannot be used.
     """
-    chosen = path or _default_path(environ)
-    values: dict[str, Any] = {}
-    if chosen.exists():
-        values |= _read(chosen)
-    elif path is not None:
-        raise BadConfiguration(f"there is no configuration at {path}")
-    values |= _from_environ(environ)
-    return Config(**values)
+    named = path or (Path(environ["GENAGENT_CONFIG"]) if environ.get("GENAGENT_CONFIG") else None)
+    found = _read(named or _default_path(environ))
+    if found is None and named is not None:
+        raise BadConfiguration(f"there is no configuration at {named}")
+    return Config(**{**(found or {}), **_from_environ(environ)})
 
 
 def _default_path(environ: Mapping[str, str]) -> Path:
-    named = environ.get("GENAGENT_CONFIG")
-    if named:
-        return Path(named)
     base = environ.get("XDG_CONFIG_HOME")
     home = Path(base) if base else Path(environ.get("HOME") or Path.home()) / ".config"
     return home / "genagentd/config.toml"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return what the file says, or None if there is none."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadConfiguration(f"{path} cannot be read: {error}") from None
     return {key: _checked(key, value, str(path)) for key, value in found.items()}
@@ -82,10 +80,15 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
     for key in _kinds():
         variable = f"GENAGENT_{key.upper()}"
         if variable in environ:
-            text = environ[variable]
-            raw: Any = int(text) if text.isdigit() else text
-            values[key] = _checked(key, raw.split(",") if key == "pass_env" else raw, variable)
+            values[key] = _checked(key, _parsed(key, environ[variable]), variable)
     return values
+
+
+def _parsed(key: str, text: str) -> Any:
+    """Return the text of a variable as the file would have it."""
+    if key == "pass_env":
+        return [name.strip() for name in text.split(",") if name.strip()]
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else text
 
 
 def _kinds() -> dict[str, dataclasses.Field[Any]]:

@@ -1,0 +1,237 @@
+"""Configuration is strict: what is not known or not meant is said, with its place and a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genagentd.config import (
+    ENVIRONMENT,
+    STRIPPED,
+    STRIPPED_PREFIXES,
+    BadConfiguration,
+    Config,
+    agent_environment,
+    load,
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def loaded(file: Path, text: str, **environ: str) -> Config:
+    file.write_text(text, encoding="utf-8")
+    return load(file, environ)
+
+
+# --- what there is
+
+
+def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
+    """Nobody has to write one."""
+    assert load(None, {"XDG_CONFIG_HOME": str(tmp_path)}) == Config()
+    assert load(None, {"HOME": str(tmp_path)}) == Config()
+
+
+def test_a_file_says_what_it_says_and_the_rest_stays(file: Path) -> None:
+    """One line is a configuration."""
+    assert loaded(file, "grace_ms = 5") == Config(grace_ms=5)
+
+
+def test_every_key_can_be_set_in_the_file(file: Path) -> None:
+    """A key that only the code knows could not be configured."""
+    text = """
+    grace_ms = 0
+    start_method = "spawn"
+    log_format = "json"
+    pass_env = ["A", "B"]
+    """
+
+    found = loaded(file, text)
+
+    assert found == Config(grace_ms=0, start_method="spawn", log_format="json", pass_env=("A", "B"))
+    assert all(getattr(found, field.name) != field.default for field in fields(Config))
+
+
+def test_every_key_can_be_set_in_the_environment(tmp_path: Path) -> None:
+    """For one run, and for containers."""
+    environ = {
+        "HOME": str(tmp_path),
+        "GENAGENT_GRACE_MS": "7",
+        "GENAGENT_START_METHOD": "spawn",
+        "GENAGENT_LOG_FORMAT": "console",
+        "GENAGENT_PASS_ENV": "A, B,,C ",
+    }
+
+    assert load(None, environ) == Config(
+        grace_ms=7, start_method="spawn", log_format="console", pass_env=("A", "B", "C")
+    )
+
+
+def test_the_environment_wins_over_the_file(file: Path) -> None:
+    """What is nearer to the run is meant more."""
+    found = loaded(file, 'grace_ms = 5\nlog_format = "json"', GENAGENT_GRACE_MS="6")
+
+    assert found == Config(grace_ms=6, log_format="json")
+
+
+@pytest.mark.parametrize("where", ["XDG_CONFIG_HOME", "HOME", "GENAGENT_CONFIG"])
+def test_the_file_is_found_where_the_environment_says(tmp_path: Path, where: str) -> None:
+    """As every other program finds its own."""
+    below = {"XDG_CONFIG_HOME": "genagentd", "HOME": ".config/genagentd", "GENAGENT_CONFIG": ""}
+    directory = tmp_path / below[where]
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.toml").write_text("grace_ms = 3")
+    value = directory / "config.toml" if where == "GENAGENT_CONFIG" else tmp_path
+
+    assert load(None, {where: str(value)}) == Config(grace_ms=3)
+
+
+def test_a_named_file_wins_over_every_other(file: Path, tmp_path: Path) -> None:
+    """The flag, then the variable, then the place everybody uses."""
+    (tmp_path / "genagentd").mkdir()
+    (tmp_path / "genagentd" / "config.toml").write_text("grace_ms = 1")
+    variable = tmp_path / "variable.toml"
+    variable.write_text("grace_ms = 2")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "GENAGENT_CONFIG": str(variable)}
+
+    assert load(None, environ).grace_ms == 2
+    assert loaded(file, "grace_ms = 3", **environ).grace_ms == 3
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("grace = 5", "unknown key 'grace'; did you mean grace_ms?"),
+        ("pass_environment = []", "did you mean pass_env?"),
+        ("colour = 1", "known are grace_ms, start_method, log_format, pass_env"),
+        ("[grace_ms]", "grace_ms is a number of milliseconds"),
+        ("grace_ms = -1", "grace_ms is a number of milliseconds, not -1"),
+        ("grace_ms = 1.0", "not 1.0"),
+        ("grace_ms = true", "not True"),
+        ('grace_ms = "5"', "not '5'"),
+        ('start_method = "fork"', "start_method is one of forkserver, spawn"),
+        ("start_method = 1", "start_method is one of"),
+        ('log_format = ["json"]', "log_format is one of auto, console, json"),
+        ('pass_env = "A"', "pass_env is a list of variable names"),
+        ("pass_env = [1]", "pass_env is a list of variable names"),
+        ("grace_ms = ", "cannot be read"),
+        ("grace_ms = 1\ngrace_ms = 2", "cannot be read"),
+    ],
+)
+def test_a_mistake_is_said_with_its_place_and_a_hint(file: Path, text: str, said: str) -> None:
+    """A key that is silently ignored is found months later."""
+    with pytest.raises(BadConfiguration) as refused:
+        loaded(file, text)
+
+    assert said in str(refused.value)
+    assert str(file) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["-1", "", "ten", "1.5", "5 s", "²", "٣", "9" * 5_000, "true", "0x10"]
+)
+def test_a_variable_that_is_no_number_is_said_by_its_name(tmp_path: Path, value: str) -> None:
+    """Some digits are none to anyone but Python."""
+    with pytest.raises(BadConfiguration, match="GENAGENT_GRACE_MS"):
+        load(None, {"HOME": str(tmp_path), "GENAGENT_GRACE_MS": value})
+
+
+def test_a_list_of_one_number_is_a_list_of_names(tmp_path: Path) -> None:
+    """A variable may be called as it likes."""
+    environ = {"HOME": str(tmp_path), "GENAGENT_PASS_ENV": "123"}
+
+    assert load(None, environ).pass_env == ("123",)
+
+
+def test_a_file_that_is_not_there_is_refused_if_it_was_named(tmp_path: Path) -> None:
+    """Running on with the defaults would be the opposite of what was asked."""
+    missing = tmp_path / "no.toml"
+
+    with pytest.raises(BadConfiguration, match=r"there is no configuration at .*no\.toml"):
+        load(missing, {})
+    with pytest.raises(BadConfiguration, match=r"there is no configuration at .*no\.toml"):
+        load(None, {"GENAGENT_CONFIG": str(missing)})
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", None])
+def test_a_file_that_cannot_be_read_is_refused(file: Path, content: bytes | None) -> None:
+    """Wherever it was found."""
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+
+    with pytest.raises(BadConfiguration, match="cannot be read"):
+        load(file, {})
+
+
+# --- what an agent gets
+
+
+def environment(
+    environ: Mapping[str, str], config: Config | None = None, **added: str
+) -> dict[str, str]:
+    return agent_environment(config or Config(), added, environ)
+
+
+def test_an_agent_gets_the_allow_list_and_nothing_else() -> None:
+    """A secret in the daemon's environment is not every agent's."""
+    allowed = dict.fromkeys(ENVIRONMENT, "x") | {"LC_ALL": "C", "SSL_CERT_FILE": "/c"}
+
+    found = environment({**allowed, "AWS_SECRET_ACCESS_KEY": "secret", "EDITOR": "vi"})
+
+    assert found == allowed
+
+
+def test_more_variables_are_passed_by_name() -> None:
+    """The configuration says which, the environment what."""
+    config = Config(pass_env=("MY_TOKEN", "NOT_SET"))
+
+    assert environment({"MY_TOKEN": "t", "OTHER": "o"}, config) == {"MY_TOKEN": "t"}
+
+
+def test_what_a_start_adds_wins() -> None:
+    """It is the caller's word about this one agent."""
+    assert environment({"LANG": "C"}, LANG="de", EXTRA="1") == {"LANG": "de", "EXTRA": "1"}
+
+
+@pytest.mark.parametrize(
+    "name", [*STRIPPED, *(prefix + "X" for prefix in STRIPPED_PREFIXES), "LISTEN_FDS"]
+)
+def test_ours_and_the_service_managers_never_reach_an_agent(name: str) -> None:
+    """An agent must not notify systemd, or talk to a daemon it was not given, by accident."""
+    config = Config(pass_env=(name,))
+
+    assert environment({name: "x"}, config) == {}
+    assert environment({}, config, **{name: "x"}) == {}
+
+
+names = st.sampled_from(
+    [*ENVIRONMENT, *STRIPPED, "GENAGENT_RUN_DIR", "LC_TIME", "SECRET", "PASSED", "ADDED"]
+)
+
+
+@given(st.dictionaries(names, st.just("here")), st.dictionaries(names, st.just("added")))
+def test_an_agents_environment_agrees_with_its_rule(
+    environ: dict[str, str], added: dict[str, str]
+) -> None:
+    """For each variable by itself."""
+    found = agent_environment(Config(pass_env=("PASSED",)), added, environ)
+
+    for name in {*environ, *added}:
+        ours = name in STRIPPED or name.startswith(STRIPPED_PREFIXES)
+        allowed = name in ENVIRONMENT or name.startswith("LC_") or name == "PASSED"
+        wanted = added.get(name) or (environ.get(name) if allowed else None)
+        assert found.get(name) == (None if ours else wanted)
+    assert set(found) <= {*environ, *added}
