@@ -471,18 +471,24 @@ class BlockingConnection:
         self.bad_frames += found.count(None)
         return [message for message in found if message is not None]
 
-    def take(self) -> list[Message]:
-        """Return all that has arrived, without waiting.
+    def take(self, on_message: OnMessage) -> bool:
+        """Hand over all that has arrived, without waiting; True if it was anything.
 
-        Once `open` is False, that is all that ever will.
+        Once `open` is False, that is all that ever will. One by one, so that a Ctrl-C
+        in between does not lose what was read and not yet handed over.
         """
         if self.closed:
-            return []
+            return False
         if int(self._monitor.pair.get(zmq.EVENTS)) & zmq.POLLIN:
             self._watch()
-        found = list(_messages(self._socket, routed=False, most=_ALL))
-        self.bad_frames += found.count(None)
-        return [message for message in found if message is not None]
+        took = False
+        for message in _messages(self._socket, routed=False, most=_ALL):
+            took = True
+            if message is None:
+                self.bad_frames += 1
+            else:
+                on_message(message)
+        return took
 
     def _rest(self) -> Iterator[Message | None]:
         while batch := list(_messages(self._socket, routed=False, most=BATCH)):

@@ -201,10 +201,11 @@ def stop(timeout: float, force: bool) -> None:
     where = places()
     deadline = time.monotonic() + timeout
     pid = lock_holder(where)
+    ticks = 0 if pid is None else kernel.started_ticks(pid)
     # If it ends before it can answer, that is what was wanted.
     with contextlib.suppress(DaemonLost):
         stop_daemon(where.socket, round(timeout * 1000), force=force)
-    while is_locked(where):
+    while is_locked(where) or (pid is not None and kernel.is_alive(pid, ticks)):
         if time.monotonic() > deadline:
             raise Failure(
                 exits.PENDING,

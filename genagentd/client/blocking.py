@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from genagent_protocol.envelopes import Welcome
 from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
 from genagentd.channels import BlockingConnection
+from genagentd.channels import Message as Arrived
 from genagentd.client import calls, forks, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation
@@ -189,11 +190,7 @@ class BlockingShell:
 
     def _take_in(self) -> None:
         """Take in all that has arrived. Who sleeps for it is woken."""
-        took = self._connection.take()
-        for message in took:
-            if not self.talk.welcome.done:
-                self.local = liveness.same_pid_namespace(message.peer.pid)
-            self.talk.take(message.header, message.body)
+        took = self._connection.take(self._arrived)
         lost = not self._connection.open and not self.talk.ended
         if lost:
             self.talk.end()
@@ -202,6 +199,11 @@ class BlockingShell:
             self._changed.notify_all()
             if self._reader is not None:
                 os.eventfd_write(self._poke, 1)
+
+    def _arrived(self, message: Arrived) -> None:
+        if not self.talk.welcome.done:
+            self.local = liveness.same_pid_namespace(message.peer.pid)
+        self.talk.take(message.header, message.body)
 
     def _flush(self) -> None:
         self._send_all()

@@ -43,7 +43,9 @@ class Mailbox:
         while (message := self.receive()) is not None:
             yield message
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many messages are here now."""
         return len(self.box)
 
     def close(self) -> None:
@@ -82,7 +84,9 @@ class AsyncMailbox:
         while (message := await self.receive()) is not None:
             yield message
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many messages are here now."""
         return len(self.box)
 
     async def close(self) -> None:

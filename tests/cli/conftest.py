@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from genagentd.cli import agents, daemon_commands, program
+from genagentd.cli import agents, daemon_commands
 from genagentd.cli.main import load_commands
 from genagentd.client.client import Client
-from support.commands import Command, Ran
+from support.commands import Command, runner
 from support.daemons import PrivateDaemon
 
 
@@ -25,18 +23,6 @@ def house() -> Iterator[PrivateDaemon]:
     finally:
         private.stop()
         private.cleanup()
-
-
-def runner(app: Any, prog: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return what runs *app* here, with captured streams."""
-
-    def run(*arguments: str, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code = program.run(app, prog, list(arguments))
-        captured = capsys.readouterr()
-        return Ran(code, captured.out.decode(), captured.err.decode())
-
-    return run
 
 
 @pytest.fixture

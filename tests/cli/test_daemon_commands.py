@@ -10,12 +10,16 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from genagentd import kernel
-from support.commands import Command, command, ran
+from genagentd.cli import agents
+from genagentd.cli.main import load_commands
+from support.commands import Command, command, ran, runner
 from support.daemons import PrivateDaemon
+from support.fake_daemon import fake_daemon
 from support.waiting import until
 
 pytestmark = pytest.mark.process
@@ -197,3 +201,20 @@ def test_status_without_a_daemon_in_this_process(
 
     assert missing.code == 7
     assert "genagentd start" in missing.err
+
+
+def test_a_daemon_of_another_version_answers_the_core_and_nothing_else(
+    genagentd: Command, capsysbinary: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E039: exit 8 with both versions and the command that helps; status still works."""
+    load_commands()
+    genagent = runner(agents.app, "genagent", capsysbinary, monkeypatch)
+    with fake_daemon(version=2) as other:
+        monkeypatch.setenv("GENAGENT_RUN_DIR", str(other.run))
+
+        refused = genagent("list", "--json")
+        status = genagentd("status", "--json")
+
+    assert (refused.code, refused.error) == (8, "version_mismatch")
+    assert "genagentd stop" in refused.json["error"]["message"]
+    assert status.json["software"] == "fake"

@@ -325,7 +325,7 @@ def test_closing_a_mailbox_that_watches_telemetry_tells_the_daemon(fake: FakeDae
     """Nobody should be sent what nobody reads."""
     with Client(fake.run) as client:
         with client.telemetry() as mailbox:
-            assert len(mailbox) == 0
+            assert mailbox.count == 0
         off = fake.wait_for(Request, 2)
 
     assert off.request == requests.WatchTelemetry(on=False)

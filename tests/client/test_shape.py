@@ -31,7 +31,7 @@ def surface(of: type[Any]) -> set[str]:
     return own - ONLY_BLOCKING
 
 
-_DUNDERS = {*SPELLED, *SPELLED.values(), "__len__", "__del__", "__init__"}
+_DUNDERS = {*SPELLED, *SPELLED.values(), "__del__", "__init__"}
 
 
 @pytest.mark.parametrize(("blocking", "looped"), PAIRS)

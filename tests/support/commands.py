@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pytest
+
+from genagentd.cli import program
 from support.daemons import PrivateDaemon
 
 
@@ -51,3 +55,15 @@ def command(program: str, *arguments: str) -> list[str]:
     main = {"genagentd": "daemon_main", "genagent": "client_main"}[program]
     code = f"import sys; sys.argv[0] = {program!r}; from genagentd.cli.main import {main}; {main}()"
     return [sys.executable, "-c", code, *arguments]
+
+
+def runner(app: Any, prog: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return what runs *app* here, with captured streams."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = program.run(app, prog, list(arguments))
+        captured = capsys.readouterr()
+        return Ran(code, captured.out.decode(), captured.err.decode())
+
+    return run
