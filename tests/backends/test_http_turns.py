@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from genagent_backends.sse import SseReader
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
-from support.fake_provider import Answer, FakeProvider, Says, Sends, refuses
+from support.fake_provider import Answer, FakeProvider, Says, Sends, first_half, refuses
 
 BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -115,7 +116,7 @@ def _whole(backend: type[Backend]) -> dict[str, object]:
 @each_backend
 async def test_events_arrive_while_the_answer_is_being_said(backend: type[Backend]) -> None:
     """Whoever watches must not have to wait for the end."""
-    silent = await _first_half(backend)
+    silent = _first_half(backend)
     async with FakeProvider(silent) as provider:
         session = await started(backend, provider)
         said = asyncio.Event()
@@ -128,27 +129,22 @@ async def test_events_arrive_while_the_answer_is_being_said(backend: type[Backen
         await asyncio.wait({running})
 
 
-async def _first_half(backend: type[Backend]) -> Sends:
+def _first_half(backend: type[Backend]) -> Sends:
     """Return an answer that falls silent after its first words."""
-    from support import fake_provider
-
-    path = {
-        AnthropicBackend: "/messages",
-        OpenAIBackend: "/responses",
-        ChatBackend: "/chat/completions",
-    }[backend]
-    whole = fake_provider.rendered(
-        Says(), fake_provider.Received("POST", path, {}, {"stream": True})
+    half = first_half(
+        {
+            AnthropicBackend: "/messages",
+            OpenAIBackend: "/responses",
+            ChatBackend: "/chat/completions",
+        }[backend]
     )
-    end = whole.body.index(b"Hello")
-    end = whole.body.index(b"\n\n", end) + 2
-    return Sends(headers=whole.headers, body=whole.body[:end], then="silence")
+    return replace(half, unfinished=False)
 
 
 @each_backend
 async def test_an_interrupt_closes_the_connection(backend: type[Backend]) -> None:
     """The provider can stop, and nothing is left open."""
-    async with FakeProvider(await _first_half(backend)) as provider:
+    async with FakeProvider(_first_half(backend)) as provider:
         session = await started(backend, provider)
         running = asyncio.create_task(rehearse(backend(), session, "hi"))
         await asyncio.wait_for(provider.asked.wait(), 5)
@@ -233,7 +229,7 @@ async def test_a_refusal_in_html_is_classified_by_its_status(backend: type[Backe
 @pytest.mark.parametrize("then", ["close", "reset"])
 async def test_a_stream_that_breaks_off_is_no_answer(backend: type[Backend], then: str) -> None:
     """What was said so far is not what would have been said."""
-    half = await _first_half(backend)
+    half = _first_half(backend)
     broken = Sends(
         headers=half.headers,
         body=half.body,
@@ -248,7 +244,7 @@ async def test_a_stream_that_breaks_off_is_no_answer(backend: type[Backend], the
 @each_backend
 async def test_a_stream_without_its_end_is_no_answer(backend: type[Backend]) -> None:
     """It closed in good order, but the provider never said that it was done."""
-    half = await _first_half(backend)
+    half = _first_half(backend)
     [done], _ = await asked(backend, Sends(headers=half.headers, body=half.body))
 
     assert (failure(done).kind, failure(done).retryable) == ("transport", True)
@@ -286,7 +282,7 @@ async def test_silence_ends_by_the_clock_that_fired(
     half: bool,
 ) -> None:
     """Before the first byte and after it."""
-    silent = await _first_half(backend) if half else Sends(then="silence", unfinished=True)
+    silent = _first_half(backend) if half else Sends(then="silence", unfinished=True)
     [done], _ = await asked(backend, silent, **options)
 
     assert (failure(done).kind, failure(done).retryable) == (kind, retryable)

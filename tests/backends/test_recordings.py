@@ -1,15 +1,7 @@
-"""Recorded runs of the real programs, replayed by a stub: each becomes what it should.
-
-Recordings of ours are in `fixtures/`; those of others are read from `../shared`
-beside the repository where present. `expected.json` says what each one means. The
-text that a program makes up to show an error is left out of the text events here.
-"""
+"""Recorded runs of the real programs, replayed by a stub: each becomes what it should."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,61 +14,9 @@ from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse, sett
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
 from support.backend_cli import StubCli
+from support.recordings import Recording, agrees, recordings
 
-HERE = Path(__file__).parent
-OURS = HERE / "fixtures"
-THEIRS = HERE.parents[2] / "shared" / "fixtures"
-SETS = (
-    OURS / "claude" / "2.1.332-local",
-    OURS / "codex" / "0.171.0-local",
-    THEIRS / "claude",
-    THEIRS / "codex",
-)
 BACKENDS: dict[str, type[Backend]] = {"claude": ClaudeBackend, "codex": CodexBackend}
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """One recorded run, and what it should become."""
-
-    provider: str
-    path: Path
-    expected: FrozenDict
-
-    @property
-    def made_up(self) -> tuple[object, ...]:
-        found = self.expected.get("synthetic_error_text", ())
-        assert isinstance(found, tuple)
-        return found
-
-    @property
-    def texts(self) -> list[object]:
-        found = self.expected["text_events"]
-        assert isinstance(found, tuple)
-        return [text for text in found if text not in self.made_up]
-
-    @property
-    def kinds(self) -> list[object]:
-        found = self.expected["kinds"]
-        assert isinstance(found, tuple)
-        kinds: list[object] = list(found)
-        for _ in self.made_up:
-            kinds.remove("text")
-        return kinds
-
-
-def recordings() -> Iterator[object]:
-    for folder in SETS:
-        provider = "claude" if "claude" in folder.parts else "codex"
-        if not folder.is_dir():
-            why = f"the recordings of others are not here: {folder} is no directory"
-            yield pytest.param(None, marks=pytest.mark.skip(reason=why), id=f"{provider}-others")
-            continue
-        for name, expected in json.loads((folder / "expected.json").read_text()).items():
-            frozen = freeze(expected)
-            assert isinstance(frozen, FrozenDict)
-            recording = Recording(provider, folder / f"{name}.jsonl", frozen)
-            yield pytest.param(recording, id=f"{provider}-{folder.name}-{name}")
 
 
 async def replayed(recording: Recording, stub: StubCli, **step: object) -> Rehearsed:
@@ -127,18 +67,7 @@ async def test_a_recording_ends_as_it_should(recording: Recording, tmp_path: Pat
         assert {name: terminal.data.get(name) for name in told} == told
         assert terminal.data.get("usage_total") == expected.get("usage_total")
         return
-    failure, told = failure_of(terminal), expected["error"]
-    assert isinstance(failure, BackendError)
-    assert isinstance(failure.raw, FrozenDict)
-    assert isinstance(told, FrozenDict)
-    match told:
-        case {"reason": reason}:
-            assert failure.raw == reason
-        case {"message": message, "subtype": subtype}:
-            assert failure.message == message
-            assert failure.raw["subtype"] == subtype
-            assert failure.status == told.get("status")
-            assert failure.raw.get("terminal_reason") == told.get("terminal_reason")
+    agrees(failure_of(terminal), recording)
 
 
 @pytest.mark.parametrize("recording", list(recordings()))

@@ -219,6 +219,13 @@ def rendered(says: Says, received: Received) -> Sends:
     )
 
 
+def first_half(path: str, then: Literal["close", "reset", "silence"] = "silence") -> Sends:
+    """Return an answer to *path* that says its first words, and then what *then* says."""
+    whole = rendered(Says(), Received("POST", path, {}, {"stream": True}))
+    end = whole.body.index(b"\n\n", whole.body.index(b"Hello")) + 2
+    return Sends(headers=whole.headers, body=whole.body[:end], then=then, unfinished=True)
+
+
 Rendered = tuple[dict[str, object], list[Mapping[str, object] | str]]
 
 

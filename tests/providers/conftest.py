@@ -1,0 +1,48 @@
+"""One real daemon for the tests of a module; after each, no process of an agent is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+
+from genagentd import channels
+from genagentd.client.client import Client
+from support.backend_cli import StubCli
+from support.daemons import PrivateDaemon
+from support.provider_turns import agents_end
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _context() -> None:
+    """This process's ZeroMQ context stays open; its descriptors are no test's leak."""
+    channels._context().socket(zmq.DEALER).close(0)
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[PrivateDaemon]:
+    """A real daemon that has started an agent before, and so has all its helpers."""
+    private = PrivateDaemon().start()
+    try:
+        with Client(private.run) as client:
+            client.start_agent(None, name="first", backend="echo")
+            client.stop("first")
+        yield private
+    finally:
+        private.stop()
+        private.cleanup()
+
+
+@pytest.fixture
+def client(house: PrivateDaemon) -> Iterator[Client]:
+    """A client of the module's daemon."""
+    with Client(house.run) as connected, agents_end(connected, house):
+        yield connected
+
+
+@pytest.fixture
+def stub(tmp_path: Path) -> StubCli:
+    """A stub program that has no scenario yet."""
+    return StubCli(tmp_path)
