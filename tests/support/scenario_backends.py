@@ -1,0 +1,46 @@
+"""Backends of the scenarios that no script can play."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from genagent_backends.base import Streaming, Turn
+from genagent_protocol.events import Event, event
+from genagent_protocol.plain import FrozenDict
+
+
+class Rambling:
+    """Its streams yield what is no event."""
+
+    def start_session(self, _options: FrozenDict) -> None:
+        return None
+
+    def prompt(self, session: None, _prompt: str, _turn: Turn) -> Streaming:
+        elements: list[Any] = ["not an event"]
+        return Streaming(elements, session)
+
+    def terminate_session(self, _session: None) -> None:
+        return None
+
+
+class Remembering:
+    """Says its session id in the first turn alone, and remembers it."""
+
+    def start_session(self, _options: FrozenDict) -> str:
+        return ""
+
+    def prompt(self, session: str, _prompt: str, _turn: Turn) -> Streaming:
+        return Streaming(self._stream(session), session)
+
+    def _stream(self, session: str) -> Iterator[Event]:
+        if session:
+            yield event("result", text=f"goes on with {session}")
+        else:
+            yield event("result", session_id="s-1")
+
+    def update_session(self, session: str, data: FrozenDict) -> str:
+        return str(data.get("session_id", session))
+
+    def terminate_session(self, _session: str) -> None:
+        return None
