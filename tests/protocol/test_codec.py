@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ from genagent_protocol.plain import (
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
 from genagent_protocol.requests import StartAgent
 from support.plain_values import plain
+from support.wire_examples import ANSWERED, ASKED, FAILURES, MESSAGES
 from support.wire_values import ENVELOPES, messages, readers_of, values_of
 
 UNIONS = (ToDaemon, ToAgent, ToClient)
@@ -147,6 +149,30 @@ def test_mutated_messages_are_refused_or_mean_something(value: Any, data: st.Dat
                 mutated[place:place] = data.draw(st.binary(min_size=1, max_size=4))
 
     read_or_refuse(bytes(mutated))
+
+
+@pytest.mark.parametrize(
+    "count", [5_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_a_flood_of_bad_frames_leaves_the_good_ones_alone(count: int) -> None:
+    """Mutated golden frames, the same each time, with a good one after every hundredth."""
+    chance = random.Random(0)
+    golden = [codec.encode(message) for message in (*MESSAGES, *ASKED, *ANSWERED, *FAILURES)]
+    good = codec.encode(Ping(call=7))
+    refused = 0
+
+    for number in range(count):
+        frame = bytearray(chance.choice(golden))
+        for _ in range(chance.randrange(1, 4)):
+            frame[chance.randrange(len(frame))] = chance.randrange(256)
+        try:
+            codec.decode(chance.choice(UNIONS), bytes(frame))
+        except RemoteWireError:
+            refused += 1
+        if number % 100 == 0:
+            assert codec.decode(ToDaemon, good) == [Ping(call=7)]
+
+    assert refused > count // 2
 
 
 @given(messages, messages)
