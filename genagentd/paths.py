@@ -46,11 +46,6 @@ class Places:
         return self.run / "a"
 
     @property
-    def helper(self) -> Path:
-        """The directory of the helper that agents are started from."""
-        return self.run / "h"
-
-    @property
     def logs(self) -> Path:
         """The directory of all logs."""
         return self.state / "logs"

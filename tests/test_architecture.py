@@ -22,7 +22,7 @@ PACKAGES = ("genagentd", "genagent_protocol", "genagent_backends")
 SINGLE_IMPORTERS = {
     "zmq": {"genagentd.channels"},
     "msgpack": {"genagent_protocol.codec"},
-    "multiprocess": {"genagentd.daemon.children"},
+    "multiprocess": {"genagentd.daemon.starter"},
     "structlog": {"genagentd.daemon.report"},
     "dill": set(),
     "pickle": set(),

@@ -58,14 +58,14 @@ ORDERLY = frozenset({"normal", "shutdown"})
 REGISTRY_LOST = ExitReason("registry_lost")
 
 
-def main(socket_path: str, pipe_fd: int, cold: bool) -> int:
+def main(socket_path: str, pipe_fd: int) -> int:
     """Live one life and return its exit status; the caller ends the process with it."""
     hold_few()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     life = Life(socket_path, os.getppid())
     try:
-        return _driven(loop, life.live(pipe_fd, cold=cold))
+        return _driven(loop, life.live(pipe_fd))
     except Exception:  # noqa: BLE001  # a bug of ours: the log gets it, and the status says it
         traceback.print_exc()
         life.close()
@@ -103,12 +103,12 @@ class Life:
         self._processes: Processes
         self._channel: Channel | None = None
 
-    async def live(self, pipe_fd: int, *, cold: bool) -> int:
+    async def live(self, pipe_fd: int) -> int:
         """Return the exit status, when everything is over and said."""
         self._inbox = Inbox()
         self._processes = Processes()
         channel = self._channel = Channel(self._path, self._keep, self._orphaned, self._daemon_pid)
-        os.write(pipe_fd, b"ready cold\n" if cold else b"ready\n")
+        os.write(pipe_fd, b"ready\n")
         os.close(pipe_fd)
         hello = await self._hello()
         outgoing = Outgoing(hello.start.name, channel.send, asyncio.get_running_loop().call_soon)

@@ -5,8 +5,7 @@ becomes the agent's real parent: its exit status is true, and its death signal
 fires when the daemon dies. Before it leaves, the middle process announces the
 agent's pid; whoever is not announced, known or the helper is an orphan.
 
-Said on the pipe: `pid N`, then by the agent itself `ready` or `ready cold` (cold:
-the preloaded modules were not there, so it took longer and costs more memory).
+Said on the pipe: `pid N`, then by the agent itself `ready`, when it can be connected to.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from types import FrameType
 from typing import NoReturn, Protocol
 
 from genagentd import kernel
@@ -73,8 +73,7 @@ def be_born(newborn: Newborn) -> NoReturn:
     code = 1
     try:
         _settle(newborn, middle, pipe, log)
-        cold = ENTRY not in sys.modules
-        code = importlib.import_module(ENTRY).main(newborn.socket, pipe, cold)
+        code = importlib.import_module(ENTRY).main(newborn.socket, pipe)
     except BaseException:  # noqa: BLE001  # this is the top of a process: its log gets the rest
         traceback.print_exc()
     finally:
@@ -95,12 +94,30 @@ def _settle(newborn: Newborn, middle: int, pipe: int, log: int) -> None:
     os.setsid()
     kernel.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _leave_ends_to_the_daemon()
     _take_descriptors(pipe, log)
     os.environ.clear()
     os.environ.update(newborn.environ)
     os.chdir(newborn.cwd)
+
+
+def _leave_ends_to_the_daemon() -> None:
+    """Let the signals that ask for an end pass: only the daemon knows what is to become of it.
+
+    A service manager may send them to the whole tree at once, and an agent that obeyed
+    on its own would look as if it had crashed. Programs that it starts get the defaults
+    by their exec, and so does a child that it forks.
+    """
+    agent = os.getpid()
+
+    def asked(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != agent:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, asked)
 
 
 def _take_descriptors(pipe: int, log: int) -> None:

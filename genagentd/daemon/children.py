@@ -1,205 +1,19 @@
-"""Agent processes: started from a preloaded helper, watched by pidfd, reaped exactly.
+"""Agent processes as the kernel shows them: announced on a pipe, held by pidfd, reaped exactly.
 
-The only file that knows multiprocess. One starter thread talks to the helper, for
-a helper that hangs blocks whoever talks to it, until it is replaced. Liveness is
-the kernel's word alone: the end of a process is its pidfd turning readable, its
-status is what `waitid` says of exactly that pidfd.
+Liveness is the kernel's word alone: the end of a process is its pidfd turning
+readable, its status is what `waitid` says of exactly that pidfd. What is nobody's
+is ended and reaped too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
-import queue
 import signal
-import sys
-import threading
 from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import Any, Literal
-
-import multiprocess
-from multiprocess import forkserver, reduction, resource_tracker
 
 from genagentd import kernel
-from genagentd.daemon import birth
-
-#: How long the helper may take for one launch before it is replaced, at first.
-LAUNCH_TIMEOUT_S = 5.0
-StartMethod = Literal["forkserver", "spawn"]
-#: What the helper imports once, for all agents. The last one freezes the heap.
-_PRELOAD = ["genagentd.daemon.birth", birth.ENTRY, "genagentd.agent.preload"]
-
-reduction.register(birth.Descriptor, lambda handed: (birth.arrived, (reduction.DupFd(handed.fd),)))
-
-
-class LaunchLost(Exception):
-    """The helper died or hung over a launch; a newborn of it that still comes is an orphan."""
-
-
-class Starter:
-    """Launches newborns, one at a time, from a thread of its own that lives as long as we do.
-
-    Parent-death signals follow the thread that is the parent, and the helper's
-    parent is this thread.
-    """
-
-    def __init__(self, method: StartMethod, helper_directory: Path) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._context = multiprocess.get_context(method)
-        self._uses_helper = method == "forkserver"
-        self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._turn = asyncio.Lock()
-        #: When the launch in hand began, in the kernel's ticks; None between launches.
-        self._busy_since: int | None = None
-        self._middle: Any = None
-        #: Called after every launch: what was spared during it can be judged now.
-        self.on_launched: Callable[[], None] = lambda: None
-        _forget_main()
-        # The helper's socket belongs beside ours, not into a TMPDIR of any length.
-        multiprocess.process.current_process()._config["tempdir"] = str(helper_directory)
-        if self._uses_helper:
-            self._context.set_forkserver_preload(_PRELOAD)
-        self._thread = threading.Thread(target=self._work, name="starter", daemon=True)
-        self._thread.start()
-
-    def warm(self) -> None:
-        """Start the helper now, so that the first agent does not wait for it."""
-        if self._uses_helper:
-            self._orders.put(forkserver.ensure_running)
-
-    async def launch(self, newborn: birth.Newborn, patience_s: float) -> None:
-        """Have *newborn* born: when this returns, its pid has been said on its pipe.
-
-        Raises:
-            LaunchLost: the helper died over it, or did not answer within *patience_s*
-                and was killed; the next launch starts another one.
-            OSError: the system does not allow it.
-        """
-        async with self._turn:
-            self._busy_since = kernel.ticks_now()
-            try:
-                await self._launched(newborn, patience_s)
-            except (EOFError, ConnectionError):
-                raise LaunchLost("the helper that agents are started from died") from None
-            finally:
-                self._busy_since = None
-                self.on_launched()
-
-    async def _launched(self, newborn: birth.Newborn, patience_s: float) -> None:
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._orders.put(lambda: self._settle(done, newborn))
-        try:
-            await asyncio.wait_for(asyncio.shield(done), patience_s)
-        except TimeoutError:
-            self._end_what_hangs()
-            await done
-
-    def _end_what_hangs(self) -> None:
-        middle = self._middle
-        pid = self.helper_pid if self._uses_helper else middle and middle.pid
-        if pid is not None:
-            kernel.kill_exactly(pid)
-
-    @property
-    def helper_pid(self) -> int | None:
-        """The helper's pid, while there is one."""
-        pid: int | None = forkserver._forkserver._forkserver_pid
-        return pid
-
-    def owns(self, pid: int) -> bool:
-        """Whether *pid*, a child of ours, is the helper, its tracker, or may become one of them.
-
-        A process that began during a launch may be a new helper whose pid the
-        thread has not learned yet.
-        """
-        if pid in (self.helper_pid, resource_tracker._resource_tracker._pid):
-            return True
-        return self._busy_since is not None and kernel.started_ticks(pid) >= self._busy_since
-
-    def look_after(self) -> None:
-        """Some child of ours ended: if it was the helper or its tracker, have it reaped."""
-        for pid in (self.helper_pid, resource_tracker._resource_tracker._pid):
-            found = None if pid is None else kernel.stat(pid)
-            if found is not None and found.state == "Z":
-                self._orders.put(_bury_the_dead)
-
-    def _work(self) -> None:
-        while (order := self._orders.get()) is not None:
-            order()
-
-    def _settle(self, done: asyncio.Future[None], newborn: birth.Newborn) -> None:
-        try:
-            self._start(newborn)
-        except BaseException as error:  # noqa: BLE001  # handed to the one who waits
-            self._loop.call_soon_threadsafe(_fail, done, error)
-        else:
-            self._loop.call_soon_threadsafe(_succeed, done)
-
-    def _start(self, newborn: birth.Newborn) -> None:
-        middle: Any = self._context.Process(target=birth.be_born, args=(newborn,))
-        self._middle = middle
-        middle.start()
-        middle.join()
-        status = middle.exitcode
-        self._middle = None
-        middle.close()
-        if status != 0:
-            # It may live on without the helper that was to tell us its status.
-            raise EOFError
-
-    def close(self) -> None:
-        """End the thread, the helper and the tracker, and reap them."""
-        self._orders.put(None)
-        if self._busy_since is not None:
-            self._end_what_hangs()
-        self._thread.join(LAUNCH_TIMEOUT_S)
-        for pid in (self.helper_pid, resource_tracker._resource_tracker._pid):
-            if pid is not None and kernel.kill_exactly(pid):
-                os.waitpid(pid, 0)
-
-
-def _bury_the_dead() -> None:
-    """Reap helper and tracker if they ended, and have multiprocess forget them.
-
-    It would do so itself, but only at the next start, and until then they would be zombies.
-    """
-    helper, tracker = forkserver._forkserver, resource_tracker._resource_tracker
-    with helper._lock:
-        if _reaped(helper._forkserver_pid):
-            os.close(helper._forkserver_alive_fd)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(helper._forkserver_address)
-            helper._forkserver_pid = None
-            helper._forkserver_alive_fd = helper._forkserver_address = None
-    with tracker._lock:
-        if _reaped(tracker._pid):
-            os.close(tracker._fd)
-            tracker._pid = tracker._fd = None
-
-
-def _reaped(pid: int | None) -> bool:
-    return pid is not None and os.waitpid(pid, os.WNOHANG)[0] == pid
-
-
-def _succeed(done: asyncio.Future[None]) -> None:
-    if not done.cancelled():
-        done.set_result(None)
-
-
-def _fail(done: asyncio.Future[None], error: BaseException) -> None:
-    if not done.cancelled():
-        done.set_exception(error)
-
-
-def _forget_main() -> None:
-    """Keep multiprocess from running our own main module again in every agent."""
-    main = sys.modules["__main__"]
-    main.__spec__ = None
-    if hasattr(main, "__file__"):
-        del main.__file__
 
 
 class BirthPipe:
@@ -208,7 +22,7 @@ class BirthPipe:
     def __init__(
         self,
         on_pid: Callable[[int], None],
-        on_bound: Callable[[bool], None],
+        on_bound: Callable[[], None],
         on_end: Callable[[], None],
     ) -> None:
         self._read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -247,8 +61,8 @@ class BirthPipe:
                 case [b"pid", pid]:
                     self.announced = True
                     self._on_pid(int(pid))
-                case [b"ready", *cold]:
-                    self._on_bound(bool(cold))
+                case [b"ready"]:
+                    self._on_bound()
 
     def close(self) -> None:
         """Stop listening."""

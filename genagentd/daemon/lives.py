@@ -27,15 +27,10 @@ from genagentd import kernel
 from genagentd.channels import Connection
 from genagentd.config import Config, agent_environment
 from genagentd.daemon.birth import Descriptor, Newborn
-from genagentd.daemon.children import (
-    LAUNCH_TIMEOUT_S,
-    BirthPipe,
-    LaunchLost,
-    Starter,
-    Watched,
-)
+from genagentd.daemon.children import BirthPipe, Watched
 from genagentd.daemon.logs import Log
 from genagentd.daemon.report import warn
+from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.paths import Places
 
@@ -195,9 +190,7 @@ class Life:
 
     # --- its channel
 
-    def _bound(self, cold: bool) -> None:
-        if cold:
-            warn("helper.cold", agent=self.start.name, incarnation=self.incarnation.text)
+    def _bound(self) -> None:
         if self._watched is None:
             return
         listener = _listener_pid(self._socket)

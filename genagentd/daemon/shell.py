@@ -21,9 +21,10 @@ from genagent_protocol.supervision.rules import advance
 from genagent_protocol.supervision.table import Table, child_of, empty
 from genagentd import deadlines
 from genagentd.config import Config
-from genagentd.daemon.children import Orphans, Starter
+from genagentd.daemon.children import Orphans
 from genagentd.daemon.lives import Life, Surroundings
 from genagentd.daemon.report import report
+from genagentd.daemon.starter import Starter
 from genagentd.daemon.switchboard import Sender, Switchboard
 from genagentd.paths import Places
 
@@ -55,7 +56,7 @@ class Shell:
         self._starting: dict[Caller, Life] = {}
         self._launches: set[asyncio.Task[None]] = set()
         self._deadlines = deadlines.Deadlines(self._deadline_passed)
-        self._starter = Starter(config.start_method, places.helper)
+        self._starter = Starter(config.start_method)
         self._orphans = Orphans(self._known, self._starter.owns)
         self._starter.on_launched = self._orphans.sweep_soon
         self._around = Surroundings(places, config, self._starter, self._board, self.feed)
@@ -63,6 +64,10 @@ class Shell:
     def warm(self) -> None:
         """Start the helper, so that the first agent does not wait for it."""
         self._starter.warm()
+
+    def reconfigure(self, config: Config) -> None:
+        """Let later starts, restarts too, go by *config*."""
+        self._around = dataclasses.replace(self._around, config=config)
 
     def feed(self, fact: inputs.Input) -> None:
         """Let the machine know *fact* and perform what follows; facts during that wait."""
@@ -182,5 +187,5 @@ class Shell:
     async def close(self) -> None:
         """End the helper and reap what is left; call it when `finished` is set."""
         self._deadlines.disarm_all()
-        await asyncio.get_running_loop().run_in_executor(None, self._starter.close)
+        self._starter.close()
         await self._orphans.settled()

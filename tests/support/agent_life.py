@@ -191,9 +191,7 @@ async def newborn(wanted: requests.StartAgent) -> AsyncIterator[Conversation]:
         path = f"{directory}/s"
         read_end, write_end = os.pipe()
         alarms: list[int] = []
-        task = asyncio.create_task(
-            Life(path, os.getpid(), alarms.append).live(write_end, cold=False)
-        )
+        task = asyncio.create_task(Life(path, os.getpid(), alarms.append).live(write_end))
         await asyncio.sleep(0)
         assert os.read(read_end, 16) == b"ready\n"
         os.close(read_end)
@@ -225,7 +223,7 @@ async def newborn_process(wanted: requests.StartAgent) -> AsyncIterator[Conversa
         )
         os.close(write_end)
         task = asyncio.create_task(asyncio.to_thread(process.wait))
-        assert await asyncio.to_thread(os.read, read_end, 16) == b"ready cold\n"
+        assert await asyncio.to_thread(os.read, read_end, 16) == b"ready\n"
         os.close(read_end)
         try:
             async with _greeted(path, task, wanted) as conversation:

@@ -1,0 +1,197 @@
+"""The starter: has agents born, through a helper that may die or hang at any time.
+
+The only file that knows multiprocess, which starts the helper itself (or, with the
+method `spawn`, every middle process anew). Orders go to the helper one at a time
+over a socket; one that is not answered in time costs the helper its life, and the
+next order meets another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import multiprocess
+from multiprocess import reduction, resource_tracker
+
+from genagentd import kernel
+from genagentd.daemon import birth, nursery
+
+#: How long the helper may take for one launch before it is replaced, at first.
+LAUNCH_TIMEOUT_S = 5.0
+StartMethod = Literal["forkserver", "spawn"]
+#: Room for one whole order in the socket to the helper.
+_SOCKET_BYTES = 2 * nursery.MAX_ORDER_BYTES
+
+reduction.register(birth.Descriptor, lambda handed: (birth.arrived, (reduction.DupFd(handed.fd),)))
+
+
+class LaunchLost(Exception):
+    """The helper died or hung over a launch; a newborn of it that still comes is an orphan."""
+
+
+class Starter:
+    """Launches newborns, one at a time."""
+
+    def __init__(self, method: StartMethod) -> None:
+        self._context = multiprocess.get_context("spawn")
+        self._uses_helper = method == "forkserver"
+        self._turn = asyncio.Lock()
+        self._helper: _Helper | None = None
+        self._middle: Any = None
+        #: Called after every launch: what was spared during it can be judged now.
+        self.on_launched: Callable[[], None] = lambda: None
+        _forget_main()
+
+    def warm(self) -> None:
+        """Start the helper now, so that the first agent does not wait for it."""
+        if self._uses_helper:
+            self._ready_helper()
+
+    async def launch(self, newborn: birth.Newborn, patience_s: float) -> None:
+        """Have *newborn* born: when this returns, its pid has been said on its pipe.
+
+        Raises:
+            LaunchLost: the helper died over it, or did not answer within *patience_s*
+                and was killed; the next launch starts another one.
+            OSError: the system does not allow it.
+        """
+        async with self._turn:
+            try:
+                async with asyncio.timeout(patience_s):
+                    await (self._bear if self._uses_helper else self._spawn)(newborn)
+            except TimeoutError:
+                raise LaunchLost(f"a launch took longer than {patience_s} s") from None
+            finally:
+                self.on_launched()
+
+    async def _bear(self, newborn: birth.Newborn) -> None:
+        helper = self._ready_helper()
+        try:
+            born = await helper.bear(newborn)
+        except (ConnectionError, asyncio.CancelledError) as error:
+            self._end_helper()
+            if isinstance(error, ConnectionError):
+                raise LaunchLost("the helper that agents are started from died") from None
+            raise
+        if not born:
+            raise LaunchLost("a newborn was given up before it was announced")
+
+    async def _spawn(self, newborn: birth.Newborn) -> None:
+        self._middle = self._start(birth.be_born, newborn)
+        try:
+            await _end_of(self._middle.pid)
+        finally:
+            kernel.kill_exactly(self._middle.pid)
+            self._middle.join()
+            born = self._middle.exitcode == 0
+            self._middle.close()
+            self._middle = None
+        if not born:
+            raise LaunchLost("a newborn was given up before it was announced")
+
+    def _start(self, target: Callable[..., Any], *arguments: object) -> Any:
+        process = self._context.Process(target=target, args=arguments)
+        process.start()
+        _end_tracker()
+        return process
+
+    def _ready_helper(self) -> _Helper:
+        if self._helper is not None and not self._helper.alive:
+            self._end_helper()
+        if self._helper is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+            ours.setblocking(False)
+            with theirs:
+                process = self._start(nursery.tend, birth.Descriptor(theirs.fileno()))
+            self._helper = _Helper(process, ours)
+        return self._helper
+
+    def _end_helper(self) -> None:
+        if self._helper is not None:
+            self._helper.close()
+            self._helper = None
+
+    @property
+    def helper_pid(self) -> int | None:
+        """The helper's pid, while there is one."""
+        return None if self._helper is None else self._helper.pid
+
+    def owns(self, pid: int) -> bool:
+        """Whether *pid*, a child of ours, is the helper or a process that becomes an agent."""
+        return pid == self.helper_pid or (self._middle is not None and pid == self._middle.pid)
+
+    def look_after(self) -> None:
+        """Some child of ours ended: if it was the helper, reap it and start another one."""
+        if self._helper is not None and not self._helper.alive and not self._turn.locked():
+            self._ready_helper()
+
+    def close(self) -> None:
+        """End the helper and reap it."""
+        self._end_helper()
+
+
+class _Helper:
+    """One life of the helper, and the socket to it."""
+
+    def __init__(self, process: Any, channel: socket.socket) -> None:
+        self._process = process
+        self._channel = channel
+        self.pid: int = process.pid
+
+    @property
+    def alive(self) -> bool:
+        found = kernel.stat(self.pid)
+        return found is not None and found.state != "Z"
+
+    async def bear(self, newborn: birth.Newborn) -> bool:
+        """Order one birth and return whether it was announced; the helper's end raises."""
+        order, descriptors = nursery.write_order(newborn)
+        socket.send_fds(self._channel, [order], descriptors)
+        answer = await asyncio.get_running_loop().sock_recv(self._channel, 16)
+        if not answer:
+            raise ConnectionResetError
+        return answer == nursery.BORN
+
+    def close(self) -> None:
+        self._channel.close()
+        kernel.kill_exactly(self.pid)
+        self._process.join()
+        self._process.close()
+
+
+async def _end_of(pid: int) -> None:
+    """Return when the process has ended, without reaping it."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    pidfd = os.pidfd_open(pid)
+    loop.add_reader(pidfd, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _end_tracker() -> None:
+    """End the process that multiprocess keeps for shared memory: we share none."""
+    tracker = resource_tracker._resource_tracker
+    with tracker._lock:
+        if tracker._pid is not None:
+            os.close(tracker._fd)
+            kernel.kill_exactly(tracker._pid)
+            os.waitpid(tracker._pid, 0)
+            tracker._fd = tracker._pid = None
+
+
+def _forget_main() -> None:
+    """Keep multiprocess from running our own main module again in every child."""
+    main = sys.modules["__main__"]
+    main.__spec__ = None
+    if hasattr(main, "__file__"):
+        del main.__file__
