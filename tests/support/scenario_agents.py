@@ -207,6 +207,21 @@ class NamesItself(Acting):
         return state
 
 
+class ShowsOptions(Agent[FrozenDict]):
+    """Shows what `init_agent` was given."""
+
+    def init_agent(self, options: FrozenDict) -> Started[FrozenDict]:
+        return Started({}, options)
+
+    def handle_response(
+        self, _ref: RequestRef, _response: Response, state: FrozenDict
+    ) -> NoReply[FrozenDict]:
+        return NoReply(state)
+
+    def show_state(self, state: FrozenDict) -> Plain:
+        return state
+
+
 class Bare(Agent[None]):
     """Has only what an agent has to have."""
 
