@@ -15,6 +15,7 @@ from genagent_protocol.answers import Refused
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import Reason
+from genagent_protocol.refs import RequestRef
 from genagent_protocol.turns import inputs
 from genagent_protocol.turns.requests import AddressText
 
@@ -81,13 +82,29 @@ def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
 
     Raises:
         UnknownMessage: it is of a type that its sender does not say to agents.
-        RemoteWireError: it is no envelope, or more than one.
+        RemoteWireError: it is no envelope, or more than one, or it is news of a
+            request that its sender did not handle.
     """
     union = FromDaemon if header.sender == DAEMON else FromOthers
     found: list[FromDaemon | FromOthers] = codec.decode(union, body)
     if len(found) != 1:
         raise RemoteWireError(f"a message for an agent holds one envelope, not {len(found)}")
+    if header.sender != DAEMON and not _may_say(header.sender, found[0]):
+        raise RemoteWireError(f"{header.sender} speaks for another agent")
     return found[0]
+
+
+def _may_say(sender: str, said: FromDaemon | FromOthers) -> bool:
+    match said:
+        case (
+            envelopes.Admission(ref=ref)
+            | envelopes.EventMessage(ref=ref)
+            | envelopes.Completion(ref=ref)
+            | envelopes.Gap(ref=RequestRef() as ref)
+        ):
+            return ref.incarnation.text == sender
+        case _:
+            return True
 
 
 def owed_for_unknown(

@@ -9,7 +9,7 @@ import pytest
 from genagent_protocol import codec, envelopes, requests, schema
 from genagent_protocol.answers import Refused
 from genagent_protocol.errors import RemoteWireError
-from genagent_protocol.events import Failed
+from genagent_protocol.events import Failed, event
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
 from genagent_protocol.refs import AgentHandle, MonitorRef
@@ -90,7 +90,7 @@ def test_there_is_a_test_for_every_call() -> None:
         ),
         (
             COMPLETION,
-            "0123456789abcdef-9",
+            INCARNATION.text,
             inputs.MessageReceived(COMPLETION, len(codec.encode(COMPLETION))),
         ),
         (DOWN, DAEMON, inputs.MessageReceived(DOWN, len(codec.encode(DOWN)))),
@@ -119,6 +119,25 @@ def test_nobody_else_speaks_for_the_daemon(envelope: object) -> None:
     """A body is not looked at on the way, so whoever opens it has to."""
     with pytest.raises(codec.UnknownMessage):
         heard(envelope, CLIENT.text)
+
+
+@pytest.mark.parametrize("sender", [CLIENT.text, f"{INCARNATION.boot}-99"])
+@pytest.mark.parametrize(
+    "news",
+    [
+        envelopes.Admission(agent="bob", ref=REF),
+        envelopes.EventMessage(agent="bob", ref=REF, event=event("text")),
+        envelopes.Gap(ref=REF, first=1, last=2),
+        COMPLETION,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_nobody_tells_news_of_a_request_but_who_handles_it(news: object, sender: str) -> None:
+    """A forged completion would be taken for the answer."""
+    with pytest.raises(RemoteWireError, match="speaks for another agent"):
+        heard(news, sender)
+
+    assert heard(news, REF.incarnation.text)
 
 
 def test_a_message_for_an_agent_holds_one_envelope() -> None:
