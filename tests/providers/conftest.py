@@ -23,12 +23,9 @@ def _context() -> None:
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[PrivateDaemon]:
-    """A real daemon that has started an agent before, and so has all its helpers."""
+    """A real daemon for the tests of a module."""
     private = PrivateDaemon().start()
     try:
-        with Client(private.run) as client:
-            client.start_agent(None, name="first", backend="echo")
-            client.stop("first")
         yield private
     finally:
         private.stop()

@@ -43,6 +43,8 @@ class PrivateDaemon:
 
     environment: Mapping[str, str] = field(default_factory=dict)
     guarded: bool = True
+    #: What its standard input is.
+    stdin: int = subprocess.DEVNULL
     run: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="ga")))
     guardian: subprocess.Popen[bytes] | None = None
     #: Whether its latest life was ended by SIGKILL, which leaves its sockets behind.
@@ -71,7 +73,7 @@ class PrivateDaemon:
             self.guardian = subprocess.Popen(
                 [sys.executable, "-m", "genagentd", "run"],
                 env=self.environ,
-                stdin=subprocess.DEVNULL,
+                stdin=self.stdin,
                 stdout=log,
                 stderr=log,
                 cwd="/",

@@ -68,6 +68,12 @@ class Heard:
         return self.reason
 
     @property
+    def ending(self) -> str:
+        """What it came to, in a word: `completed`, or the code of its failure."""
+        outcome = self._completion.outcome
+        return "completed" if isinstance(outcome, Completed) else outcome.reason.code
+
+    @property
     def _completion(self) -> Completion:
         last = self.messages[-1]
         assert isinstance(last, Completion)
