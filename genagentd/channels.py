@@ -400,7 +400,7 @@ class Connection(_Looped):
 
 
 class BlockingConnection:
-    """A connection for code without a loop: whoever calls `receive` reads for all.
+    """A connection for code without a loop: whoever calls `take` reads for all.
 
     Not for use by two threads at once; not usable after a fork.
     """
@@ -416,9 +416,6 @@ class BlockingConnection:
         self._monitor = _Monitor(
             self._socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         )
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
-        self._poller.register(self._monitor.pair, zmq.POLLIN)
         self.bad_frames = 0
         self.open = False
         self.closed = False
@@ -439,13 +436,10 @@ class BlockingConnection:
                 "look at it with: genagentd status"
             )
 
-    def _watch(self) -> bool:
-        """Take the news; True when the peer is gone."""
+    def _watch(self) -> None:
+        """Take the news: the handshake, and once, that the peer is gone."""
         for event in self._monitor.events():
             self.open = event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if not self.open:
-                return True
-        return False
 
     def send(self, header: bytes, body: bytes) -> bool:
         """Send; False when there is no live connection, and then nothing was sent."""
@@ -453,23 +447,6 @@ class BlockingConnection:
             return False
         self._socket.send_multipart([header, body], zmq.NOBLOCK)
         return True
-
-    def receive(self, timeout_ms: int | None) -> list[Message]:
-        """Return what has arrived, waiting for the first message at most *timeout_ms*.
-
-        An empty list means that nothing came in time, or, once `open` is False,
-        that nothing will ever come again.
-        """
-        if self.closed:
-            return []
-        ready = dict(self._poller.poll(timeout_ms if self.open else 0))
-        if self._monitor.pair in ready:
-            self._watch()
-        found = list(_messages(self._socket, routed=False, most=BATCH))
-        if not self.open and len(found) == BATCH:
-            found += self._rest()
-        self.bad_frames += found.count(None)
-        return [message for message in found if message is not None]
 
     def take(self, on_message: OnMessage) -> bool:
         """Hand over all that has arrived, without waiting; True if it was anything.
@@ -489,10 +466,6 @@ class BlockingConnection:
             else:
                 on_message(message)
         return took
-
-    def _rest(self) -> Iterator[Message | None]:
-        while batch := list(_messages(self._socket, routed=False, most=BATCH)):
-            yield from batch
 
     def close(self, linger_ms: int = 0) -> None:
         """Close the socket; with a linger, what was sent has that long to leave."""

@@ -19,7 +19,7 @@ from genagentd import channels, socket_path
 from genagentd.channels import BATCH, BlockingConnection, Connection, Listener, Message
 from genagentd.connections import Connections
 from genagentd.socket_path import MAX_PATH_BYTES, check_path, probe
-from support.wires import Gone, Wires, until
+from support.wires import Gone, Wires, received, until
 
 
 @pytest.fixture
@@ -550,17 +550,19 @@ async def test_a_blocking_connection_talks_to_a_listener(wires: Wires) -> None:
 
     found: list[Message] = []
     while len(found) < 3 * BATCH:
-        found += await asyncio.to_thread(connection.receive, 30_000)
+        found += await asyncio.to_thread(received, connection, 30_000)
     assert [message.body for message in found] == [b"%d" % number for number in range(3 * BATCH)]
     assert ear.bodies == [b"question"]
 
 
-async def test_a_blocking_connection_waits_no_longer_than_it_was_told(wires: Wires) -> None:
-    """Nothing came: an empty list, and the connection is as it was."""
+async def test_taking_from_a_silent_connection_finds_nothing_and_does_not_wait(
+    wires: Wires,
+) -> None:
+    """Waiting is the reader's own, on the descriptors, where a signal can end it."""
     wires.ear()
     connection = await wires.blocking()
 
-    assert await asyncio.to_thread(connection.receive, 1) == []
+    assert not connection.take(pytest.fail)
     assert connection.open
 
 
@@ -577,11 +579,11 @@ async def test_a_blocking_reader_is_woken_by_the_end_and_drains_first(wires: Wir
 
     found: list[bytes] = []
     while connection.open:
-        received = await asyncio.to_thread(connection.receive, None)
-        found += [message.body for message in received]
+        arrived = await asyncio.to_thread(received, connection, None)
+        found += [message.body for message in arrived]
 
     assert found == sent
-    assert connection.receive(None) == []
+    assert received(connection) == []
     assert not connection.send(b"", b"too late")
 
 
@@ -605,7 +607,7 @@ async def test_a_closed_blocking_connection_is_silent(wires: Wires) -> None:
     connection.close()
     connection.close()
 
-    assert connection.receive(None) == []
+    assert received(connection) == []
     assert not connection.send(b"", b"")
 
 

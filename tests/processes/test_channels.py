@@ -18,7 +18,7 @@ from genagent_protocol.errors import NotReachable
 from genagentd.channels import BlockingConnection
 from genagentd.socket_path import probe
 from support.waiting import until as blocked_until
-from support.wires import Wires, until
+from support.wires import Wires, received, until
 
 pytestmark = pytest.mark.process
 
@@ -104,7 +104,7 @@ async def test_a_listener_that_is_killed_wakes_a_reader_without_a_limit(wires: W
     """A client in an endless wait must learn that its daemon is dead."""
     with peer("listen", wires.path) as process:
         connection = await wires.blocking()
-        waiting = asyncio.create_task(asyncio.to_thread(connection.receive, None))
+        waiting = asyncio.create_task(asyncio.to_thread(received, connection, None))
         process.kill()
         process.wait(60)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -79,6 +80,18 @@ class Mouth:
     async def opened(self) -> Mouth:
         await until(lambda: self.connection.open, "it shook hands")
         return self
+
+
+def received(connection: BlockingConnection, within_ms: int | None = 30_000) -> list[Message]:
+    """Wait until something arrives, as a program without a loop does; empty when nothing did."""
+    found: list[Message] = []
+    poll = select.poll()
+    for descriptor in connection.descriptors:
+        poll.register(descriptor, select.POLLIN)
+    while not connection.take(found.append) and connection.open:
+        if not poll.poll(within_ms):
+            break
+    return found
 
 
 @dataclass
