@@ -1,0 +1,62 @@
+"""The fixtures that pytest offers once genagentd is installed. They need nothing configured.
+
+`genagent_daemon` is one real daemon for the whole run, started when the first test asks
+for it; `genagent_client`, `genagent_heard` and `genagent_gates` are new for each test. An
+agent that a test leaves behind is stopped after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+# Every run of pytest in the environment loads this module: what the fixtures need is
+# imported when one is used.
+if TYPE_CHECKING:
+    from genagent_backends.gates import Gates
+    from genagentd.client.client import Client
+    from genagentd.testing.daemon import PrivateDaemon
+    from genagentd.testing.heard import Heard
+
+
+@pytest.fixture(scope="session")
+def genagent_daemon() -> Iterator[PrivateDaemon]:
+    """A running daemon of this test run alone."""
+    from genagentd.testing.daemon import PrivateDaemon
+
+    with PrivateDaemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def genagent_client(genagent_daemon: PrivateDaemon) -> Iterator[Client]:
+    """A connected client; every agent it left is stopped."""
+    from genagent_protocol.errors import Refused
+    from genagentd.client.client import Client
+
+    with Client(genagent_daemon.run_dir) as client:
+        yield client
+        for row in client.list():
+            try:
+                client.stop(row.name)
+            except Refused:
+                continue  # it was ending by itself
+
+
+@pytest.fixture
+def genagent_heard(genagent_client: Client) -> Heard:
+    """Everything that arrives in the own mailbox of `genagent_client`."""
+    from genagentd.testing.heard import Heard
+
+    return Heard(genagent_client)
+
+
+@pytest.fixture
+def genagent_gates() -> Iterator[Gates]:
+    """Gates for scripted turns that wait: `holds(tag, ...)`, `wait_blocked`, `release`."""
+    from genagent_backends.gates import Gates
+
+    with Gates() as gates:
+        yield gates

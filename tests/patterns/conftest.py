@@ -1,0 +1,33 @@
+"""The patterns are programs: found in the repository, behind what is installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+if not (REPOSITORY / "examples/patterns").is_dir():
+    collect_ignore_glob = ["test_*.py"]
+# At the end: the installed packages stay the ones that are tested.
+sys.path.append(str(REPOSITORY))
+
+from examples.patterns.company import Watch  # noqa: E402
+from genagentd import Client  # noqa: E402
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here drives real processes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.process)
+
+
+@pytest.fixture
+def watch(genagent_client: Client) -> Iterator[Watch]:
+    """What waits for a fact about an agent."""
+    watch = Watch(genagent_client)
+    yield watch
+    watch.close()
