@@ -8,10 +8,10 @@ to a name function is a name like any other, and never an address.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from genagent_protocol.answers import AgentRow, Snapshot, Status
 from genagent_protocol.envelopes import CoreState, Halt, Interrupt, Notify, Resume
@@ -32,6 +32,12 @@ from genagentd.client.mailbox import Mailbox
 from genagentd.client.spec import AgentSpec, spec_of
 from genagentd.client.waiting import Script
 from genagentd.paths import socket_in
+
+if TYPE_CHECKING:
+    # Only who attaches pays for reading schemas.
+    from genagent_protocol.rpc import Catalog
+    from genagentd.client.serving import Served
+    from genagentd.client.session import Session
 
 T = TypeVar("T")
 
@@ -341,6 +347,8 @@ class Client:
         """Return a mailbox that gets every telemetry record from now on.
 
         When it is not read, records are dropped and a `TelemetryLost` counts them.
+        This does not wait for the agents: one that runs already hears of it ahead of
+        whatever is sent to it next, and may have done something meanwhile.
         """
         mailbox = self.mailbox()
         self.shell.do(lambda talk: talk.watch_telemetry(mailbox.box))
@@ -350,6 +358,32 @@ class Client:
             mailbox.close()
             raise
         return mailbox
+
+    # --- functions
+
+    def attach(
+        self,
+        agent: object,
+        *,
+        catalogs: Iterable[Catalog | Mapping[str, object]] = (),
+        functions: Mapping[str, Served] | None = None,
+        timeout_ms: int | None = CALL_TIMEOUT_MS,
+    ) -> Session:
+        """Open a session of function calls with an agent: by its name, or by a handle.
+
+        The agent may call the functions of *catalogs*, as far as those allow it; the
+        code of each stands in *functions* by its name, takes the arguments, a dict, and
+        returns the value. Each catalog is a `Catalog` or the document of one.
+
+        Raises:
+            Refused: `not_found`, or the agent takes no session (`busy`, `unsupported`).
+            UsageError: a catalog cannot be used; nothing was sent.
+            CallTimeout, ProcessDown, DaemonLost: there is no answer, and no session.
+        """
+        from genagentd.client import session
+
+        script = session.attach(self.shell.talk, agent, catalogs, functions or {})
+        return session.Session(self.shell, self._run(script, timeout_ms))
 
     # --- groups and the daemon
 

@@ -44,3 +44,26 @@ class Remembering:
 
     def terminate_session(self, _session: str) -> None:
         return None
+
+
+class Clinging:
+    """Counts its turns in the session, says so at the end, and raises."""
+
+    def start_session(self, options: FrozenDict) -> int:
+        self.file = str(options["file"])
+        return 0
+
+    def prompt(self, session: int, _prompt: str, _turn: Turn) -> Streaming:
+        return Streaming([event("result", text=f"turn {session + 1}")], session + 1)
+
+    def terminate_session(self, session: int) -> None:
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write(f"terminated after {session} turns\n")
+        raise LookupError("a secret")
+
+
+class Stubborn(Remembering):
+    """Cannot begin anew."""
+
+    def reset_session(self, _session: str) -> str:
+        raise LookupError("a secret")
