@@ -22,6 +22,7 @@ from genagent_protocol.envelopes import (
     Gap,
     Reply,
     TelemetryLost,
+    UiUndeliverable,
     Undeliverable,
 )
 from genagent_protocol.errors import RemoteWireError
@@ -46,11 +47,13 @@ AGENT_CAPACITY = Capacity(max_messages=10_000, max_bytes=64 * MIB, max_droppable
 #: What an agent may say to others; anything else from it is abuse.
 AGENT_SAYS = frozenset(
     {"admission", "event_message", "completion", "reply", "batch", "gap", "submit", "notify"}
-    | {"call", "interrupt", "resume", "halt"}
+    | {"call", "interrupt", "resume", "halt", "ui_message"}
 )
-CLIENT_SAYS = frozenset({"submit", "notify", "call", "interrupt", "resume", "halt"})
-#: How the header of a call names it.
-_CALL_NUMBER = re.compile(r"[0-9]{1,18}")
+CLIENT_SAYS = frozenset(
+    {"submit", "notify", "call", "interrupt", "resume", "halt", "ui_message", "ui_detach"}
+)
+#: How the header of a call, or of what is said in a session, names it.
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(eq=False, slots=True)
@@ -250,9 +253,15 @@ class Switchboard:
         ref = _request_ref(header)
         if header.kind == "submit" and ref is not None:
             self.say(sender, Undeliverable(agent=port.name, ref=ref, reason=reason))
-        elif header.kind == "call" and _CALL_NUMBER.fullmatch(header.ref or ""):
+        elif header.kind == "call" and _NUMBER.fullmatch(header.ref or ""):
             self.say(sender, Reply(call=int(header.ref or ""), answer=Refused(reason)))
-        elif header.kind in ("submit", "call"):
+        elif (
+            header.kind == "ui_message"
+            and isinstance(sender, Client)
+            and _NUMBER.fullmatch(header.ref or "")
+        ):
+            self.say(sender, UiUndeliverable(session=int(header.ref or ""), reason=reason))
+        elif header.kind in ("submit", "call", "ui_message"):
             self.bad_frames += 1
 
     def say(self, to: Sender, envelope: object) -> None:

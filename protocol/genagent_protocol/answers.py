@@ -129,6 +129,13 @@ class Status:
     agent_state: Plain
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiAttached:
+    """The session is open; these are the functions the agent offers in it."""
+
+    functions: tuple[str, ...] = ()
+
+
 #: Everything that one agent answers a call with.
 AgentAnswer: TypeAlias = (
     Ok
@@ -143,6 +150,7 @@ AgentAnswer: TypeAlias = (
     | InterruptAnswer
     | Snapshot
     | Status
+    | UiAttached
 )
 
 

@@ -265,6 +265,25 @@ class Call:
     request: AgentRequest
 
 
+# --- sessions of function calls (A2UI), client ⇄ agent ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiMessage:
+    """One A2UI message of an attached session, untouched; the header says which session.
+
+    To an agent the session is the header's `ref`, a box of the sending connection;
+    to a client it is the mailbox in `to`.
+    """
+
+    message: FrozenDict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UiDetach:
+    """Client → agent: the session that the header's `ref` names is over; nothing is answered."""
+
+
 # --- daemon → agent -------------------------------------------------------------------------
 
 
@@ -373,6 +392,14 @@ class Undeliverable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UiUndeliverable:
+    """Daemon → client: a message of that session never reached its agent."""
+
+    session: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryLost:
     """Daemon → subscriber: so many telemetry records were dropped since the last one."""
 
@@ -404,6 +431,8 @@ ToAgent = (
     | Resume
     | Halt
     | Call
+    | UiMessage
+    | UiDetach
     | Reply
     | Admission
     | EventMessage
@@ -415,7 +444,7 @@ ToAgent = (
 )
 
 #: What an agent may say to a client or to another agent; everything else is the daemon's.
-FromAgent = Reply | Admission | EventMessage | Completion | Gap
+FromAgent = Reply | Admission | EventMessage | Completion | Gap | UiMessage
 
 ToClient = (
     Welcome
@@ -432,6 +461,8 @@ ToClient = (
     | Down
     | Gap
     | Undeliverable
+    | UiMessage
+    | UiUndeliverable
     | Telemetry
     | TelemetryLost
     | UnknownType

@@ -7,6 +7,7 @@ GenAgentError
 ├── Refused               the agent or the daemon said no; `reason` is the typed answer
 │   └── StartFailed       an agent could not be started; nothing of it is left
 ├── TurnFailed            an `ask` was accepted and its turn failed; `reason` says why
+├── FunctionFailed        a called function gave no value; `code` says why
 ├── CallError             a synchronous call ended without an answer
 │   ├── CallTimeout       no answer in time; the effect of the call is unknown
 │   ├── ProcessDown       the captured process died before it answered
@@ -79,6 +80,19 @@ class TurnFailed(GenAgentError):
     def __init__(self, message: str, reason: Failure) -> None:
         self.reason = reason
         super().__init__(message)
+
+
+class FunctionFailed(GenAgentError):
+    """A function of the other side gave no value: branch on `code`, show `text`.
+
+    The codes of the protocol are in `genagentd.rpc`; any other is the function's own.
+    A function that raises this is answered with exactly this code and text.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        self.code = code
+        self.text = text
+        super().__init__(f"{code}: {text}")
 
 
 class CallError(GenAgentError):

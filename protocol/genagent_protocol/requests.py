@@ -183,6 +183,17 @@ class Drain:
     """Refuse new work, finish the active turn, exit `normal`; answered when draining."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachUi:
+    """Open a session of function calls with me: the box of my connection that hears it.
+
+    `catalog_ids` are the catalogs whose functions I serve.
+    """
+
+    session: int
+    catalog_ids: tuple[str, ...] = ()
+
+
 AgentRequest = (
     Ask
     | Tell
@@ -194,4 +205,5 @@ AgentRequest = (
     | GetSnapshot
     | ResetSession
     | Drain
+    | AttachUi
 )

@@ -19,6 +19,7 @@ from genagent_protocol.answers import (
     Refused,
     Snapshot,
     Status,
+    UiAttached,
 )
 from genagent_protocol.envelopes import (
     Admission,
@@ -53,6 +54,9 @@ from genagent_protocol.envelopes import (
     Telemetry,
     TelemetryLost,
     TelemetryWanted,
+    UiDetach,
+    UiMessage,
+    UiUndeliverable,
     Undeliverable,
     UnknownType,
     VersionRefused,
@@ -92,6 +96,7 @@ from genagent_protocol.refs import (
 )
 from genagent_protocol.requests import (
     Ask,
+    AttachUi,
     CancelRequest,
     CloseGroup,
     DemonitorAgent,
@@ -241,6 +246,16 @@ MESSAGES: tuple[Any, ...] = (
     Completion(agent=NAME, ref=REF, outcome=Completed(RESPONSE)),
     Gap(ref=REF, first=3, last=9),
     Undeliverable(agent=NAME, ref=REF, reason=Reason("inbox_full")),
+    UiMessage(
+        message=FrozenDict(
+            version="v1.0",
+            rendererFunctionResponse=FrozenDict(
+                functionCallId="call-1", value=FrozenDict(approved=True)
+            ),
+        )
+    ),
+    UiDetach(),
+    UiUndeliverable(session=3, reason=Reason("inbox_full")),
     Down(monitor=MonitorRef(5), handle=HANDLE, reason=ExitReason("signal:9")),
     TelemetryLost(count=12),
 )
@@ -271,6 +286,7 @@ ASKED: tuple[Request | Call, ...] = (
     Call(call=27, request=GetSnapshot()),
     Call(call=28, request=ResetSession()),
     Call(call=29, request=Drain()),
+    Call(call=38, request=AttachUi(session=3, catalog_ids=("urn:genagentd:terminal",))),
 )
 
 #: Every answer, in a reply.
@@ -347,6 +363,7 @@ ANSWERED: tuple[Reply, ...] = (
         ),
     ),
     Reply(call=37, answer=GroupRunning(2)),
+    Reply(call=38, answer=UiAttached(functions=("look_up_build",))),
 )
 
 #: Every failure, in a completion.
@@ -401,6 +418,11 @@ HEADERS: tuple[tuple[str, str, Header], ...] = (
         "submit",
         "A submit for an agent, with the ref it is about.",
         Header("submit", INCARNATION.text, ref=REF.text, size=200),
+    ),
+    (
+        "session",
+        "A message of a client's session 3, as the daemon hands it on to the agent.",
+        Header("ui_message", INCARNATION.text, MAILBOX.text, ref="3", size=96),
     ),
     (
         "call",
