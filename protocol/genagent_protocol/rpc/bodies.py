@@ -2,7 +2,8 @@
 
 Only KeyboardInterrupt passes, because it is meant for the process and not for
 the call. SystemExit, GeneratorExit and a cancellation that a body lets escape
-are failures of the function like any other exception.
+are failures of the function like any other exception. One that wants a code of its own
+raises `FunctionFailed`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
+from genagent_protocol.errors import FunctionFailed
 from genagent_protocol.rpc.faults import ExpressionFault
 from genagent_protocol.rpc.functions import Function, Scope
-from genagent_protocol.rpc.json_values import Arguments, Copied, Unfit, copied
+from genagent_protocol.rpc.json_values import Arguments, Copied, Unfit, copied, is_sendable
 from genagent_protocol.rpc.limits import MAX_ERROR_CHARACTERS
 from genagent_protocol.rpc.outcomes import EXECUTION_ERROR, STANDING_TEXT, RpcError
 
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 
 def attempted(step: Callable[[], T]) -> T | RpcError:
-    """Return what *step* gives, or EXECUTION_ERROR with the text of what it raised.
+    """Return what *step* gives, or the error that stands for what it raised.
 
     Raises:
         KeyboardInterrupt: *step* raised it.
@@ -30,7 +32,7 @@ def attempted(step: Callable[[], T]) -> T | RpcError:
     except KeyboardInterrupt:
         raise
     except BaseException as failure:  # noqa: BLE001  # foreign code runs in here
-        return RpcError(EXECUTION_ERROR, failure_text(failure))
+        return error_of(failure)
 
 
 def returned(
@@ -64,6 +66,16 @@ def value_of(function: Function, result: object, max_bytes: int) -> Copied:
             f"Function '{function.name}' returned what JSON cannot hold: {copy.problem}."
         )
     return copy
+
+
+def error_of(failure: BaseException) -> RpcError:
+    """Return the error of a call whose function raised: its own code, or EXECUTION_ERROR."""
+    if not isinstance(failure, FunctionFailed):
+        return RpcError(EXECUTION_ERROR, failure_text(failure))
+    code: object = failure.code
+    known = isinstance(code, str) and code != "" and is_sendable(code)
+    text = failure_text(Exception(failure.text))
+    return RpcError(failure.code if known else EXECUTION_ERROR, text)
 
 
 def failure_text(failure: BaseException) -> str:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.rpc.bodies import attempted, failure_text, returned, value_of
+from genagent_protocol.rpc.bodies import attempted, error_of, returned, value_of
 from genagent_protocol.rpc.functions import Function, Scope
 from genagent_protocol.rpc.json_values import Copied, thawed_object
 from genagent_protocol.rpc.limits import MAX_ERROR_CHARACTERS, RpcLimits
 from genagent_protocol.rpc.messages import Message, ResponseKind, error_message, value_message
-from genagent_protocol.rpc.outcomes import EXECUTION_ERROR, RpcError
+from genagent_protocol.rpc.outcomes import RpcError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class Prepared:
     def finished(self, outcome: object, limits: RpcLimits) -> Message:
         """Return the answer for an *outcome* that was reached outside.
 
-        An `RpcError` is answered with its code, an exception with
-        EXECUTION_ERROR; anything else is the value. This does not remember that
-        the call was answered.
+        An `RpcError` or a `FunctionFailed` is answered with its code, another
+        exception with EXECUTION_ERROR; anything else is the value. This does not
+        remember that the call was answered.
         """
         if isinstance(outcome, RpcError):
             return self._answer(outcome)
         if isinstance(outcome, BaseException):
-            return self._answer(RpcError(EXECUTION_ERROR, failure_text(outcome)))
+            return self._answer(error_of(outcome))
         return self._answer(
             attempted(lambda: value_of(self.function, outcome, limits.max_value_bytes))
         )
