@@ -20,6 +20,7 @@ from genagent_protocol.turns import decisions, effects, inputs
 from genagent_protocol.turns.state import Offers
 from genagentd.agent import behaviour, log
 from genagentd.agent.behaviour import AnyAgent
+from genagentd.agent.sessions import called_plainly
 
 #: The most bytes of shown state; it travels in answers and telemetry.
 MAX_SHOWN_BYTES = 1_048_576
@@ -76,7 +77,7 @@ class Callbacks:
     async def run(self, callback: effects.Callback) -> inputs.FromCallback:
         """Run *callback* and return what became of it."""
         try:
-            answer = await settled(self._call(callback))
+            answer = await settled(called_plainly(lambda: self._call(callback)))
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed(callback.name, error)
             return inputs.CallbackCrashed(callback.name, log.class_of(error))
@@ -167,7 +168,7 @@ class Callbacks:
 
     async def _last(self, name: str, call: Callable[[], Any]) -> None:
         try:
-            await settled(call())
+            await settled(called_plainly(call))
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed(name, error)
 

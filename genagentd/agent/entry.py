@@ -42,6 +42,7 @@ from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
 from genagentd.agent.peers import Peers
 from genagentd.agent.processes import Processes
+from genagentd.agent.sessions import Sessions
 from genagentd.agent.shell import Shell
 from genagentd.channels import end_context, hold_few
 
@@ -113,9 +114,11 @@ class Life:
         hello = await self._hello()
         outgoing = Outgoing(hello.start.name, channel.send, asyncio.get_running_loop().call_soon)
         calls = Calls(outgoing.say)
-        mail = Mail(self._inbox, outgoing, calls)
+        sessions = Sessions(outgoing.say, self._inbox.put)
+        mail = Mail(self._inbox, outgoing, calls, sessions)
         channel.on_frame = mail.arrived
-        status = await self._born(hello, outgoing, calls, mail)
+        context = _context(hello, outgoing, calls, sessions)
+        status = await self._born(hello, outgoing, mail, context)
         outgoing.flush()
         self.close()
         return status
@@ -136,10 +139,11 @@ class Life:
             except RemoteWireError as error:
                 log.line("message.malformed", error=log.class_of(error))
 
-    async def _born(self, hello: AgentHello, outgoing: Outgoing, calls: Calls, mail: Mail) -> int:
-        context = _context(hello, outgoing, calls)
-
+    async def _born(
+        self, hello: AgentHello, outgoing: Outgoing, mail: Mail, context: Context
+    ) -> int:
         def introduce(agent: AnyAgent) -> None:
+            context.sessions.agent = agent
             # Not by assignment: an agent may be a frozen dataclass.
             object.__setattr__(agent, "context", context)
 
@@ -165,7 +169,7 @@ class Life:
             self._channel.close(LINGER_MS)
 
 
-def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls) -> Context:
+def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls, sessions: Sessions) -> Context:
     pid = os.getpid()
     handle = AgentHandle(
         name=hello.start.name,
@@ -174,7 +178,8 @@ def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls) -> Context:
         started_ticks=kernel.started_ticks(pid),
         place=hello.place,
     )
-    return Context(handle, Peers(handle.name, handle.incarnation, outgoing.say, calls))
+    peers = Peers(handle.name, handle.incarnation, outgoing.say, calls)
+    return Context(handle, peers, sessions)
 
 
 def _last_word(outgoing: Outgoing, reason: ExitReason, unresolved: tuple[RequestRef, ...]) -> int:

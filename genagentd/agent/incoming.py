@@ -39,12 +39,32 @@ FromOthers: TypeAlias = (
     | envelopes.Resume
     | envelopes.Halt
     | envelopes.Call
+    | envelopes.UiMessage
+    | envelopes.UiDetach
     | envelopes.Reply
     | envelopes.Admission
     | envelopes.EventMessage
     | envelopes.Completion
     | envelopes.Gap
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who waits for the answer to one call, and under which number."""
+
+    address: AddressText
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attaching:
+    """A client that wants a session; the turns do not hear of it."""
+
+    caller: Caller
+    wanted: requests.AttachUi
+
+
 #: What the shell answers itself, because it concerns the channel and not the turns.
 Outside: TypeAlias = (
     envelopes.AgentHello
@@ -53,6 +73,9 @@ Outside: TypeAlias = (
     | envelopes.Credit
     | envelopes.Reply
     | envelopes.UnknownType
+    | envelopes.UiMessage
+    | envelopes.UiDetach
+    | Attaching
 )
 Message: TypeAlias = (
     envelopes.Admission
@@ -63,18 +86,13 @@ Message: TypeAlias = (
     | envelopes.Undeliverable
 )
 
-#: Opened at once even while a callback runs: the callback may be waiting for it.
-PASSING = frozenset({"reply", "credit", "down", "unknown_type"})
+#: Opened at once even while a callback runs: the callback may be waiting for it, or for
+#: a client that will not answer any more.
+PASSING = frozenset(
+    {"reply", "credit", "down", "unknown_type", "ui_message", "ui_detach", "caller_down"}
+)
 
 UNKNOWN_REQUEST = Reason("unknown_request")
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who waits for the answer to one call, and under which number."""
-
-    address: AddressText
-    call: int
 
 
 def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
@@ -163,7 +181,7 @@ def fact(header: Header, body: bytes, said: FromDaemon | FromOthers) -> inputs.I
             return said
 
 
-def _called(call: Caller, request: requests.AgentRequest) -> inputs.Input:
+def _called(call: Caller, request: requests.AgentRequest) -> inputs.Input | Attaching:
     match request:
         case requests.Ask():
             return inputs.AskReceived(
@@ -194,5 +212,7 @@ def _called(call: Caller, request: requests.AgentRequest) -> inputs.Input:
             return inputs.ResetRequested(call)
         case requests.Drain():
             return inputs.DrainRequested(call)
+        case requests.AttachUi():
+            return Attaching(call, request)
         case _:
             assert_never(request)

@@ -2,28 +2,38 @@
 
 A frame is kept unopened until its turn comes, except for what a running callback may
 be waiting for: answers to calls of this agent, credit, and the end of an agent it
-has called. The daemon is told what was taken in when it was dealt with,
+has called or of a client it waits for. The daemon is told what was taken in when it was dealt with,
 so that what waits here is bounded by its window.
 """
 
 from __future__ import annotations
 
 from genagent_protocol import codec
-from genagent_protocol.envelopes import Credit, Down, Reply, UnknownType
+from genagent_protocol.envelopes import (
+    CallerDown,
+    Credit,
+    Down,
+    Reply,
+    UiDetach,
+    UiMessage,
+    UnknownType,
+)
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
 from genagentd.agent import incoming, log
 from genagentd.agent.calls import Calls
 from genagentd.agent.inbox import Frame, Inbox
 from genagentd.agent.outgoing import Outgoing
+from genagentd.agent.sessions import Sessions
 from genagentd.outbox import Intake
 
 
 class Mail:
     """Used in the coordinator."""
 
-    def __init__(self, inbox: Inbox, outgoing: Outgoing, calls: Calls) -> None:
+    def __init__(self, inbox: Inbox, outgoing: Outgoing, calls: Calls, sessions: Sessions) -> None:
         self._inbox = inbox
+        self._sessions = sessions
         self._outgoing = outgoing
         self._calls = calls
         self._intake = Intake()
@@ -35,17 +45,27 @@ class Mail:
             self._inbox.put(frame)
 
     def _passed(self, frame: Frame) -> bool:
-        """Deal with an answer, credit, or the end of a called agent; False if it is none."""
+        """Deal with an answer, credit, or the end of who was called; False if it has to wait."""
         said = self.open(frame)
+        header = frame.header
         match said:
             case Reply():
-                self._calls.answered(frame.header.sender, said)
+                self._calls.answered(header.sender, said)
             case Credit():
                 self._outgoing.credited(said)
             case UnknownType():
                 log.line("message.unknown_to_daemon", type=said.tag)
                 self._calls.not_known(said)
             case Down() if not self._calls.ended(said):
+                return False
+            case UiMessage():
+                if not self._sessions.settle(header.sender, header.ref, said.message):
+                    return False
+            case UiDetach() if not self._sessions.detach(header.sender, header.ref):
+                return False  # Its attach may still wait here.
+            case CallerDown():
+                # The turns hear of it too, and in its place.
+                self._sessions.gone(said.caller.text)
                 return False
         self.took(frame)
         return True

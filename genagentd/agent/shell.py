@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from genagent_protocol import answers, envelopes
-from genagent_protocol.header import DAEMON
+from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns import effects, inputs
@@ -85,6 +85,7 @@ class Shell:
             if taken % BATCH == 0:
                 await asyncio.sleep(0)
         self._deadlines.disarm_all()
+        self._context.sessions.close()
         self._outgoing.flush()
         await self._processes.end_all()
         self._turns.close()
@@ -98,7 +99,10 @@ class Shell:
             said = self._mail.open(item)
             fact = None if said is None else incoming.fact(item.header, item.body, said)
             if isinstance(fact, incoming.Outside):
-                self._answer(fact)
+                await self._answer(item.header, fact)
+            elif isinstance(fact, inputs.CallerDown):
+                self._context.sessions.gone(fact.caller)
+                await self._advance(fact)
             elif fact is not None:
                 await self._advance(fact)
         elif isinstance(item, Swept):
@@ -115,12 +119,21 @@ class Shell:
             log.raised("turn.sweep_failed", error, agent=self._handle.name)
         self._inbox.put(Swept(report))
 
-    def _answer(self, said: incoming.Outside) -> None:
+    async def _answer(self, header: Header, said: incoming.Outside) -> None:
+        sessions = self._context.sessions
         match said:
             case envelopes.Ping():
                 self._outgoing.say(DAEMON, envelopes.Pong.to(said))
             case envelopes.TelemetryWanted():
                 self._observer.wanted = said.on
+            case incoming.Attaching(caller, wanted):
+                answer = sessions.attach(caller.address, wanted)
+                self._outgoing.say(caller.address, envelopes.Reply(call=caller.call, answer=answer))
+            case envelopes.UiMessage():
+                state = self._callbacks.retained.state
+                await sessions.run(header.sender, header.ref, said.message, state)
+            case envelopes.UiDetach():
+                sessions.detach(header.sender, header.ref)
             case (
                 envelopes.AgentHello()
                 | envelopes.Reply()

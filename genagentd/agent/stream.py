@@ -23,6 +23,7 @@ from genagent_protocol.reasons import EventCaptureOverflow, Reason
 from genagent_protocol.turns.capture import Capture
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import overrides, plain, settled
+from genagentd.agent.sessions import called_plainly
 
 #: After so many events of a plain iterable, the turn's own loop gets a moment.
 BREATH = 64
@@ -142,8 +143,8 @@ class Reading:
         if isinstance(self.capture.accept(event), EventCaptureOverflow):
             return
         if self.watched:
-            agent = self.work.agent
-            self.state = await settled(agent.handle_stream_event(event, self.state))
+            handle, state = self.work.agent.handle_stream_event, self.state
+            self.state = await settled(called_plainly(lambda: handle(event, state)))
         await self.work.guide.relay(event)
 
 

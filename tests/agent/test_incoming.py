@@ -15,7 +15,7 @@ from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.turns import inputs
 from genagentd.agent import incoming
-from genagentd.agent.incoming import UNKNOWN_REQUEST, Caller, fact, opened
+from genagentd.agent.incoming import UNKNOWN_REQUEST, Attaching, Caller, fact, opened
 from support.agent_life import CLIENT, INCARNATION, mint
 
 REF = mint()
@@ -32,7 +32,7 @@ def heard(envelope: object, sender: str = CLIENT.text) -> Any:
     return fact(header, body, opened(header, body))
 
 
-CALLS: list[tuple[requests.AgentRequest, inputs.Input]] = [
+CALLS: list[tuple[requests.AgentRequest, inputs.Input | Attaching]] = [
     (
         requests.Ask(ref=REF, prompt="p"),
         inputs.AskReceived(call=CALL, ref=REF, prompt="p", caller=CLIENT.text),
@@ -57,12 +57,13 @@ CALLS: list[tuple[requests.AgentRequest, inputs.Input]] = [
     (requests.GetSnapshot(), inputs.SnapshotRequested(CALL)),
     (requests.ResetSession(), inputs.ResetRequested(CALL)),
     (requests.Drain(), inputs.DrainRequested(CALL)),
+    (requests.AttachUi(session=3), Attaching(CALL, requests.AttachUi(session=3))),
 ]
 
 
 @pytest.mark.parametrize(("request_", "meaning"), CALLS)
 def test_every_call_is_one_input_under_its_caller_and_number(
-    request_: requests.AgentRequest, meaning: inputs.Input
+    request_: requests.AgentRequest, meaning: inputs.Input | Attaching
 ) -> None:
     """The reply address is the sender that the daemon stamped, and nothing in the body."""
     assert heard(envelopes.Call(call=4, request=request_)) == meaning
@@ -95,6 +96,7 @@ def test_there_is_a_test_for_every_call() -> None:
         ),
         (DOWN, DAEMON, inputs.MessageReceived(DOWN, len(codec.encode(DOWN)))),
         (envelopes.Ping(call=1), DAEMON, envelopes.Ping(call=1)),
+        (envelopes.UiDetach(), CLIENT.text, envelopes.UiDetach()),
     ],
 )
 def test_every_word_is_one_input_or_the_shells_own_business(

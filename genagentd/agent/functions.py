@@ -1,0 +1,80 @@
+"""What an agent offers to its clients: methods that are marked, found by their mark.
+
+Marking costs nothing: the schemas of arguments are read when the first client
+attaches, and an agent that nobody attaches to never loads what reads them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar, overload
+
+from genagent_protocol.plain import FrozenDict, NotPlain, freeze
+
+#: A method `(self, arguments, state)` that returns a value or something to await for it.
+Method: TypeAlias = Callable[..., Any]
+M = TypeVar("M", bound=Method)
+
+#: The catalog id under which an agent's functions are called; a call may leave it out.
+OFFERED_CATALOG_ID = "urn:genagentd:agent"
+_MARK = "__genagentd_function__"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What stands on a method that is offered. Without a schema any arguments are taken."""
+
+    arguments: FrozenDict | None = None
+
+
+@overload
+def function(method: M, /) -> M: ...
+
+
+@overload
+def function(*, arguments: Mapping[str, object]) -> Callable[[M], M]: ...
+
+
+def function(
+    method: M | None = None, /, *, arguments: Mapping[str, object] | None = None
+) -> M | Callable[[M], M]:
+    """Offer a method of an agent to attached clients, under its own name.
+
+    The method gets the arguments, a dict that is its own, and the agent's state.
+    It runs between the callbacks and like one: the agent does nothing else until
+    it is back. What it returns is the answer. *arguments* is a JSON Schema of them.
+
+    This does not keep a new state: whatever should change, the method tells its
+    agent as an event (`self.context.peers.notify(self.context.handle, event)`).
+
+    Raises:
+        TypeError: *arguments* is no JSON object. Whether it is a usable schema shows
+            when a client attaches.
+    """
+    mark = Mark(None if arguments is None else _schema(arguments))
+    if method is not None:
+        return _marked(method, mark)
+    return lambda method: _marked(method, mark)
+
+
+def _marked(method: M, mark: Mark) -> M:
+    setattr(method, _MARK, mark)
+    return method
+
+
+def _schema(arguments: Mapping[str, object]) -> FrozenDict:
+    try:
+        frozen = freeze(arguments)
+    except NotPlain as error:
+        raise TypeError(f"a schema of arguments is JSON: {error}") from None
+    if not isinstance(frozen, FrozenDict):
+        raise TypeError(f"a schema of arguments is an object, not {type(arguments).__name__}")
+    return frozen
+
+
+def offered(agent: object) -> dict[str, tuple[Mark, Method]]:
+    """Return the functions that *agent* offers, bound to it, by their names."""
+    found = inspect.getmembers_static(type(agent), lambda member: hasattr(member, _MARK))
+    return {name: (getattr(member, _MARK), getattr(agent, name)) for name, member in found}

@@ -1,0 +1,215 @@
+"""One session of an attached client: its pending calls and their timers, and what it may call.
+
+Every call of the agent ends once: by the client's answer, by its timer, or with the
+session. Whatever the client sends is answered with a code or dropped; nothing of
+it ends the agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from genagent_protocol.envelopes import UiMessage
+from genagent_protocol.errors import FunctionFailed, LocalWireError
+from genagent_protocol.plain import FrozenDict, Loose, NotPlain, Plain, freeze
+from genagent_protocol.rpc import (
+    INVALID_FUNCTION_CALL,
+    UNKNOWN_ERROR,
+    AgentRpc,
+    Catalog,
+    Function,
+    Malformed,
+    Message,
+    Prepared,
+    Rejected,
+    Resolved,
+    RpcError,
+    Settlement,
+    read_message,
+)
+from genagent_protocol.rpc.execution import refused
+from genagent_protocol.rpc.json_values import thawed_object
+from genagent_protocol.rpc.reading import UNKNOWN_ID
+from genagent_protocol.rpc.versions import VERSION
+from genagentd.agent import functions, log
+from genagentd.agent.callbacks import settled as awaited
+from genagentd.agent.calls import Say
+from genagentd.agent.functions import OFFERED_CATALOG_ID
+from genagentd.agent.sessions import Attached, Wanted, called_plainly
+from genagentd.deadlines import Deadlines
+
+#: Who hears how a call ended.
+Heard = Callable[[Settlement | FunctionFailed], None]
+
+
+class Registry:
+    """The functions an agent offers: what may be called, and the methods behind it."""
+
+    def __init__(self, agent: object) -> None:
+        """Read what *agent* offers.
+
+        Raises:
+            ValueError: the schema of some arguments cannot be used.
+        """
+        offered = functions.offered(agent)
+        self.methods = {name: method for name, (_, method) in offered.items()}
+        self.catalog = Catalog(
+            catalog_id=OFFERED_CATALOG_ID,
+            functions=tuple(
+                Function.made(
+                    name,
+                    arguments=None if mark.arguments is None else thawed_object(mark.arguments),
+                )
+                for name, (mark, _) in offered.items()
+            ),
+        )
+
+
+def registry_of(agent: object) -> Registry | None:
+    """Return what *agent* offers, or None, with a line in the log, if it cannot be used."""
+    try:
+        return Registry(agent)
+    except ValueError as error:
+        log.raised("functions.unusable", error, module=type(agent).__module__)
+        return None
+
+
+class Session:
+    """Used in the coordinator."""
+
+    def __init__(self, attached: Attached, registry: Registry, say: Say) -> None:
+        self.attached = attached
+        self._registry = registry
+        self._say = say
+        self._rpc = AgentRpc.new()
+        self._heard: dict[str, Heard] = {}
+        self._timers: Deadlines[str] = Deadlines(self._timed_out)
+
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """The names of the functions that the client may call, sorted."""
+        return tuple(sorted(self._registry.methods))
+
+    # Calls of the agent
+
+    def call(self, wanted: Wanted, heard: Heard) -> None:
+        """Call the client; *heard* is told once how that ended, at once if it cannot be made."""
+        made = self._rpc.call_renderer_function(
+            {"@call": wanted.function, "catalogId": wanted.catalog, "args": wanted.arguments},
+            wanted.surface,
+            function_call_id=wanted.call_id,
+            timeout_ms=wanted.timeout_ms,
+        )
+        if isinstance(made, RpcError):
+            heard(Rejected(wanted.call_id, made))
+            return
+        self._rpc, message = made
+        self._heard[wanted.call_id] = heard
+        timeout_ms = self._rpc.pending_timeout(wanted.call_id)
+        if timeout_ms is not None:
+            self._timers.arm(wanted.call_id, max(1, round(timeout_ms)))
+        self._send(message)
+
+    def give_up(self, call_id: str) -> None:
+        """Nobody waits for that call any more; its answer will be a late one."""
+        self._take(self._rpc.cancel(call_id, "its caller gave up"))
+
+    def _timed_out(self, call_id: str) -> None:
+        self._take(self._rpc.timeout(call_id))
+
+    def end(self, reason: str) -> None:
+        """The session is over: every call that waits is cancelled, and none can be made."""
+        self._take(self._rpc.dispose(reason))
+
+    def _take(self, step: tuple[AgentRpc, tuple[Settlement, ...]]) -> bool:
+        self._rpc, settlements = step
+        for settlement in settlements:
+            self._timers.disarm(settlement.call_id)
+            self._heard.pop(settlement.call_id)(settlement)
+        return bool(settlements)
+
+    # What the client says
+
+    @staticmethod
+    def is_call(message: FrozenDict) -> bool:
+        """Whether this wants an answer, however malformed it may be."""
+        return "callAgentFunction" in message
+
+    def settle(self, message: FrozenDict) -> bool:
+        """Take what is no call; False if it settles nothing."""
+        envelope = read_message(message, "renderer")
+        if isinstance(envelope, Malformed):
+            return self._take(self._rpc.handle_error(_unreadable(envelope)))
+        if envelope.kind == "rendererFunctionResponse":
+            return self._take(self._rpc.handle_renderer_function_response(message))
+        if envelope.kind == "error":
+            return self._take(self._rpc.handle_error(message))
+        return False
+
+    async def run(self, message: FrozenDict, state: object) -> None:
+        """Run the function that the client calls and send what came of it."""
+        envelope = read_message(message, "renderer")
+        if isinstance(envelope, Malformed):
+            self._send(_refusal(envelope))
+            return
+        answer = self._rpc.prepare_agent_function(message, self._registry.catalog)
+        if isinstance(answer, Prepared):
+            outcome = await self._outcome(answer, state)
+            answer = self._rpc.finish_agent_function(answer, outcome)
+        if not self._rpc.disposed:
+            self._send(answer)
+
+    async def _outcome(self, prepared: Prepared, state: object) -> object:
+        name = prepared.function.name
+        method, arguments = self._registry.methods[name], thawed_object(prepared.args)
+        try:
+            return await awaited(called_plainly(lambda: method(arguments, state)))
+        except KeyboardInterrupt:
+            raise
+        except FunctionFailed as failed:
+            return failed
+        except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+            log.raised("function.failed", error, function=name)
+            return error
+
+    def _send(self, message: Message) -> None:
+        try:
+            frozen = freeze(message)
+            assert isinstance(frozen, FrozenDict)
+            self._say(self.attached.address.text, UiMessage(message=frozen), None)
+        except (NotPlain, LocalWireError) as error:
+            # Both ends of it are bounded, so only their sum can be too much.
+            log.raised("session.message_unsent", error)
+
+
+def _unreadable(malformed: Malformed) -> dict[str, Loose]:
+    """Return what rejects the call that an unreadable answer names, if it names one."""
+    found = {"functionCallId": malformed.function_call_id, "code": UNKNOWN_ERROR}
+    return {"error": {**found, "message": f"The answer cannot be read: {malformed.problem}"}}
+
+
+def _refusal(malformed: Malformed) -> Message:
+    """Return the answer to a call that cannot be read; an agent has no `error` message."""
+    call_id = malformed.function_call_id
+    error = RpcError(INVALID_FUNCTION_CALL, malformed.problem)
+    return refused("agentFunctionResponse", VERSION, call_id or UNKNOWN_ID, error)
+
+
+def value_of(settlement: Settlement) -> object:
+    """Return the value a call ended with.
+
+    Raises:
+        FunctionFailed: it ended without one.
+    """
+    if isinstance(settlement, Rejected):
+        raise FunctionFailed(settlement.error.code, settlement.error.message)
+    return settlement.value
+
+
+def told_of(settlement: Settlement) -> dict[str, Plain]:
+    """Return how a call ended, as a part of an event."""
+    match settlement:
+        case Resolved(value=value):
+            return {"value": freeze(value)}
+        case Rejected(error=error):
+            return {"error": FrozenDict(code=error.code, message=error.message)}

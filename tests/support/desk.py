@@ -1,0 +1,137 @@
+"""An agent that offers functions and calls those of its clients, as its prompts say.
+
+A prompt is JSON: `{"call": NAME, "args": ..., "timeout_ms": ...}`. With `"in"` the call is
+made there: `turn` (the default) inside the turn, `async` in an awaited callback, `def` in
+a plain one, `request` without waiting. What came of each call is kept in the state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from genagent_protocol.errors import GenAgentError
+from genagent_protocol.events import Event, Response
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.refs import RequestRef
+from genagentd import Agent, FunctionFailed, NoReply, Started, function
+
+#: The catalog that tests attach with.
+CATALOG = "urn:test:person"
+
+
+@dataclass
+class Desk:
+    """What became of the calls, in order."""
+
+    settled: list[Any] = field(default_factory=list)
+
+
+class Clerk(Agent[Desk]):
+    """Calls its client, and serves it."""
+
+    def init_agent(self, options: FrozenDict) -> Started[Desk]:
+        return Started(options, Desk())
+
+    def copy_state(self, state: Desk) -> Desk:
+        # The turn notes into the same list: what it heard is what the tests ask for.
+        return state
+
+    async def handle_stream_event(self, said: Event, state: Desk) -> Desk:
+        wanted = _wanted(said.data.get("text"))
+        if wanted.get("in") == "turn":
+            state.settled.append(await self._called(wanted))
+        return state
+
+    async def handle_response(
+        self, _ref: RequestRef, response: Response, state: Desk
+    ) -> NoReply[Desk]:
+        wanted = _wanted(response.text)
+        match wanted.get("in"):
+            case "async":
+                state.settled.append(await self._called(wanted))
+            case "request":
+                self.context.request(wanted["call"], wanted.get("args"), catalog=CATALOG)
+            case _:
+                pass
+        return NoReply(state)
+
+    def handle_event(self, event_: Plain, state: Desk) -> NoReply[Desk]:
+        if event_ == "def":
+            try:
+                self.context.call("ask", catalog=CATALOG).close()
+            except GenAgentError as error:
+                state.settled.append(type(error).__name__)
+        else:
+            state.settled.append(event_)
+        return NoReply(state)
+
+    def show_state(self, state: Desk) -> object:
+        return {"settled": state.settled, "dropped": self.context.sessions.dropped}
+
+    async def _called(self, wanted: dict[str, Any]) -> Any:
+        try:
+            return await self.context.call(
+                wanted["call"],
+                wanted.get("args"),
+                catalog=CATALOG,
+                timeout_ms=wanted.get("timeout_ms", 0),
+            )
+        except FunctionFailed as failed:
+            return {"code": failed.code, "text": failed.text}
+
+    @function(
+        arguments={
+            "type": "object",
+            "properties": {"sha": {"type": "string"}},
+            "required": ["sha"],
+            "additionalProperties": False,
+        }
+    )
+    def look_up_build(self, arguments: dict[str, Any], _state: Desk) -> object:
+        if arguments["sha"] == "unknown":
+            raise FunctionFailed("BUILD_UNKNOWN", "no build of unknown")
+        return {"green": True, "sha": arguments["sha"]}
+
+    @function
+    async def slowly(self, arguments: dict[str, Any], _state: Desk) -> object:
+        await asyncio.sleep(0)
+        return arguments
+
+    @function
+    def breaks(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        raise ZeroDivisionError("broken on purpose")
+
+    @function
+    def exits(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        raise SystemExit(3)
+
+    @function
+    def unsendable(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        return object()
+
+    @function
+    async def asks_back(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        return await self.context.call("ask", catalog=CATALOG, timeout_ms=0)
+
+    @function
+    async def hangs(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        return await asyncio.Event().wait()
+
+
+class BadClerk(Clerk):
+    """Offers a function whose schema is none."""
+
+    @function(arguments={"type": 7})
+    def never(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        return None
+
+
+def _wanted(text: object) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return {}
+    return {"in": "turn", **found} if isinstance(found, dict) and "call" in found else {}
