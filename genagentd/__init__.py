@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from genagent_protocol.errors import CallError as CallError
     from genagent_protocol.errors import CallTimeout as CallTimeout
     from genagent_protocol.errors import DaemonLost as DaemonLost
+    from genagent_protocol.errors import FunctionFailed as FunctionFailed
     from genagent_protocol.errors import GenAgentError as GenAgentError
     from genagent_protocol.errors import NotReachable as NotReachable
     from genagent_protocol.errors import ProcessDown as ProcessDown
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from genagentd.agent.behaviour import Run as Run
     from genagentd.agent.behaviour import Skip as Skip
     from genagentd.agent.behaviour import Started as Started
+    from genagentd.agent.functions import function as function
     from genagentd.client.aio import AsyncClient as AsyncClient
     from genagentd.client.boxes import Message as Message
     from genagentd.client.boxes import about as about
@@ -91,6 +93,7 @@ _HOMES = {
         "CallError",
         "CallTimeout",
         "DaemonLost",
+        "FunctionFailed",
         "GenAgentError",
         "NotReachable",
         "ProcessDown",
@@ -126,6 +129,7 @@ _HOMES = {
         "Skip",
         "Started",
     ),
+    "genagentd.agent.functions": ("function",),
     "genagentd.client.aio": ("AsyncClient",),
     "genagentd.client.boxes": (
         "Message",
@@ -159,6 +163,7 @@ __all__ = [
     "Event",
     "EventMessage",
     "Failed",
+    "FunctionFailed",
     "Gap",
     "GenAgentError",
     "Halt",
@@ -197,6 +202,7 @@ __all__ = [
     "VersionMismatch",
     "__version__",
     "about",
+    "function",
     "hear",
 ]
 

@@ -6,10 +6,10 @@ use it at once. What arrives is taken in whether or not anyone waits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from genagent_protocol.answers import AgentRow, Snapshot, Status
 from genagent_protocol.envelopes import CoreState, Halt, Interrupt, Notify, Resume
@@ -30,6 +30,12 @@ from genagentd.client.mailbox import AsyncMailbox
 from genagentd.client.spec import AgentSpec, spec_of
 from genagentd.client.waiting import Script
 from genagentd.paths import socket_in
+
+if TYPE_CHECKING:
+    # Only who attaches pays for reading schemas.
+    from genagent_protocol.rpc import Catalog
+    from genagentd.client.serving import Served
+    from genagentd.client.session import AsyncSession
 
 T = TypeVar("T")
 
@@ -273,6 +279,22 @@ class AsyncClient:
             await mailbox.close()
             raise
         return mailbox
+
+    # --- functions
+
+    async def attach(
+        self,
+        agent: object,
+        *,
+        catalogs: Iterable[Catalog | Mapping[str, object]] = (),
+        functions: Mapping[str, Served] | None = None,
+        timeout_ms: int | None = CALL_TIMEOUT_MS,
+    ) -> AsyncSession:
+        """As `Client.attach`; a function may also return something to await for its value."""
+        from genagentd.client import session
+
+        script = session.attach(self.shell.talk, agent, catalogs, functions or {})
+        return session.AsyncSession(self.shell, await self._run(script, timeout_ms))
 
     # --- groups and the daemon
 

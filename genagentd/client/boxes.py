@@ -20,17 +20,31 @@ from genagent_protocol.envelopes import (
     Gap,
     Telemetry,
     TelemetryLost,
+    UiMessage,
+    UiUndeliverable,
     Undeliverable,
 )
 from genagent_protocol.header import Header
 from genagent_protocol.refs import RequestRef
 from genagentd.client.waiting import Waiting
 
-#: Everything that arrives in a mailbox.
+#: Everything that arrives in a mailbox; the last two only in that of a session, which
+#: nobody but the session reads.
 Message: TypeAlias = (
-    Admission | EventMessage | Completion | Down | Gap | Undeliverable | Telemetry | TelemetryLost
+    Admission
+    | EventMessage
+    | Completion
+    | Down
+    | Gap
+    | Undeliverable
+    | Telemetry
+    | TelemetryLost
+    | UiMessage
+    | UiUndeliverable
 )
 Matching: TypeAlias = Callable[[Message], bool]
+
+_ABOUT_NO_REQUEST = (Telemetry, TelemetryLost, UiMessage, UiUndeliverable)
 
 #: What all mailboxes of one client may hold together before the client takes in no more.
 MAX_MESSAGES = 10_000
@@ -52,7 +66,7 @@ def about(ref: RequestRef) -> Matching:
     def matches(message: Message) -> bool:
         if isinstance(message, Down):
             return message.handle.incarnation == ref.incarnation
-        return not isinstance(message, (Telemetry, TelemetryLost)) and message.ref == ref
+        return not isinstance(message, _ABOUT_NO_REQUEST) and message.ref == ref
 
     return matches
 

@@ -72,7 +72,12 @@ def whereis(talk: Conversation, name: object, what: str = "whereis") -> Script[A
     return found.handle
 
 
-def _found(talk: Conversation, name: object, what: str) -> Script[AgentHandle]:
+def located(talk: Conversation, name: object, what: str) -> Script[AgentHandle]:
+    """Return the living agent of that name.
+
+    Raises:
+        Refused: `not_found`.
+    """
     handle = yield from whereis(talk, name, what)
     if handle is None:
         shown = printable(arguments.agent_name(name))
@@ -96,7 +101,7 @@ def start_agent(talk: Conversation, spec: AgentSpec, group: int | None) -> Scrip
 def ask(talk: Conversation, name: object, prompt: str) -> Script[Response]:
     """Run the prompt and return the response."""
     text = arguments.prompt(prompt)
-    handle = yield from _found(talk, name, "ask")
+    handle = yield from located(talk, name, "ask")
     ref = _mint(handle)
     request = requests.Ask(ref=ref, prompt=text)
     answer = yield from _call(talk, "ask", handle.incarnation, request)
@@ -112,7 +117,7 @@ def ask(talk: Conversation, name: object, prompt: str) -> Script[Response]:
 def tell(talk: Conversation, name: object, prompt: str) -> Script[RequestRef]:
     """Have the prompt accepted and return its ref, to be polled."""
     text = arguments.prompt(prompt)
-    handle = yield from _found(talk, name, "tell")
+    handle = yield from located(talk, name, "tell")
     ref = _mint(handle)
     yield from _done(talk, "tell", handle.incarnation, requests.Tell(ref=ref, prompt=text))
     return ref
@@ -133,7 +138,7 @@ def tell_with_completion(
     target = arguments.recipient(recipient, "recipient", talk.place)
     stream = arguments.stream_target(stream_to, talk.place)
     halting = arguments.on_halt(on_halt)
-    handle = yield from _found(talk, name, what)
+    handle = yield from located(talk, name, what)
     ref = _mint(handle)
     request = requests.Tell(
         ref=ref, prompt=text, recipient=target, on_halt=halting, stream_to=stream
@@ -156,7 +161,7 @@ def poll(talk: Conversation, name: object, ref: object) -> Script[PollResult]:
 def notify_ack(talk: Conversation, name: object, event: object) -> Script[None]:
     """Have the event handled or retained."""
     request = requests.NotifyAck(event=arguments.payload(event, "event"))
-    handle = yield from _found(talk, name, "notify_ack")
+    handle = yield from located(talk, name, "notify_ack")
     yield from _done(talk, "notify_ack", handle.incarnation, request)
 
 
@@ -175,40 +180,40 @@ def cast(
 def cancel_request(talk: Conversation, name: object, ref: object) -> Script[CancelResult]:
     """Remove the queued request."""
     wanted = arguments.request_ref(ref)
-    handle = yield from _found(talk, name, "cancel_request")
+    handle = yield from located(talk, name, "cancel_request")
     return (yield from cancel_at(talk, handle, wanted))
 
 
 def interrupt_request(talk: Conversation, name: object, ref: object) -> Script[InterruptResult]:
     """Stop the active turn if it is that request's."""
     wanted = arguments.request_ref(ref)
-    handle = yield from _found(talk, name, "interrupt_request")
+    handle = yield from located(talk, name, "interrupt_request")
     return (yield from interrupt_at(talk, handle, wanted))
 
 
 def status(talk: Conversation, name: object) -> Script[answers.Status]:
     """Return the agent's short description."""
-    handle = yield from _found(talk, name, "status")
+    handle = yield from located(talk, name, "status")
     request = requests.GetStatus()
     return (yield from _read(talk, "status", handle, request, answers.Status))
 
 
 def snapshot(talk: Conversation, name: object) -> Script[answers.Snapshot]:
     """Return what the agent's coordinator is doing."""
-    handle = yield from _found(talk, name, "runtime_snapshot")
+    handle = yield from located(talk, name, "runtime_snapshot")
     request = requests.GetSnapshot()
     return (yield from _read(talk, "runtime_snapshot", handle, request, answers.Snapshot))
 
 
 def reset_session(talk: Conversation, name: object) -> Script[None]:
     """Start the backend's conversation anew."""
-    handle = yield from _found(talk, name, "reset_session")
+    handle = yield from located(talk, name, "reset_session")
     yield from _done(talk, "reset_session", handle.incarnation, requests.ResetSession())
 
 
 def drain(talk: Conversation, name: object) -> Script[None]:
     """Let the agent finish its turn and exit; returns when it is gone."""
-    handle = yield from _found(talk, name, "drain")
+    handle = yield from located(talk, name, "drain")
     end = talk.end_of("drain", handle.incarnation)
     try:
         yield from _done(talk, "drain", handle.incarnation, requests.Drain())
@@ -285,6 +290,15 @@ def interrupt_at(talk: Conversation, handle: AgentHandle, ref: object) -> Script
     request = requests.InterruptRequest(ref=arguments.request_ref(ref))
     answer = yield from _read(talk, "interrupt_request", handle, request, answers.InterruptAnswer)
     return answer.result
+
+
+def attach_at(
+    talk: Conversation, handle: AgentHandle, session: int, catalog_ids: tuple[str, ...]
+) -> Script[tuple[str, ...]]:
+    """Have that process open the session; return the names of the functions it offers."""
+    request = requests.AttachUi(session=session, catalog_ids=catalog_ids)
+    answer = yield from _read(talk, "attach", handle, request, answers.UiAttached)
+    return answer.functions
 
 
 # --- groups and telemetry ---------------------------------------------------------------------

@@ -12,8 +12,7 @@ exactly one `Down` (`noconnection` when the connection ends first).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from genagent_protocol import codec, schema
 from genagent_protocol.answers import AgentAnswer
@@ -42,6 +41,9 @@ from genagent_protocol.envelopes import (
     Telemetry,
     TelemetryLost,
     ToClient,
+    UiDetach,
+    UiMessage,
+    UiUndeliverable,
     Undeliverable,
     UnknownType,
     VersionRefused,
@@ -66,6 +68,7 @@ from genagent_protocol.requests import (
     WatchTelemetry,
 )
 from genagentd.client.boxes import Box, Holding, Message
+from genagentd.client.outstanding import Frames, Open, Watch, Watched, bare_handle
 from genagentd.client.waiting import Waiting
 from genagentd.outbox import MESSAGE_COST_BYTES, Intake
 from genagentd.version import __version__
@@ -83,38 +86,6 @@ NOT_SENT = "nothing was sent"
 Answer: TypeAlias = AgentAnswer | DaemonAnswer
 
 
-class Frames(NamedTuple):
-    """One message ready to leave."""
-
-    header: bytes
-    body: bytes
-
-
-class _Open(NamedTuple):
-    """One call without an answer: who waits, who was asked, and behind what it was sent."""
-
-    waiting: Waiting[Any]
-    to: str
-    watch: _Watch | None
-    position: int
-
-
-@dataclass(slots=True)
-class _Watch:
-    """The one monitor kept for calls to one incarnation, and who depends on its `Down`."""
-
-    monitor: MonitorRef
-    calls: set[int] = field(default_factory=set)
-    ends: list[Waiting[ExitReason]] = field(default_factory=list)
-
-
-class _Watched(NamedTuple):
-    """One monitor of the user: what it watches, and where its `Down` goes."""
-
-    handle: AgentHandle
-    box: Box
-
-
 class Conversation:
     """One connection, from its first frame to its end."""
 
@@ -126,13 +97,15 @@ class Conversation:
         self._address: MailboxAddress | None = None
         self._outgoing: list[Frames] = []
         self._numbers = 0
-        self._calls: dict[int, _Open] = {}
-        self._watches: dict[Incarnation, _Watch] = {}
+        self._calls: dict[int, Open] = {}
+        self._watches: dict[Incarnation, Watch] = {}
         self._watch_of: dict[int, Incarnation] = {}
-        self._monitors: dict[int, _Watched] = {}
+        self._monitors: dict[int, Watched] = {}
         self._holding = Holding()
         self.own = Box(0, self._holding)
         self._boxes = {0: self.own}
+        #: Boxes that are sessions, and the one agent that speaks in each.
+        self._sessions: dict[int, str] = {}
         self._telemetry: list[Box] = []
         self._intake = Intake()
         self._credit_due = False
@@ -211,7 +184,7 @@ class Conversation:
     def call(self, what: str, incarnation: Incarnation, request: AgentRequest) -> Waiting[Answer]:
         """Ask one agent. Its end, seen through a watch set before, settles the call too."""
 
-        def post(call: int) -> _Watch:
+        def post(call: int) -> Watch:
             watch = self._watch(incarnation)
             envelope = Call(call=call, request=request)
             self._post(incarnation.text, envelope, ref=str(call))
@@ -220,14 +193,14 @@ class Conversation:
 
         return self._ask(what, incarnation.text, post)
 
-    def _ask(self, what: str, to: str, post: Callable[[int], _Watch | None]) -> Waiting[Any]:
+    def _ask(self, what: str, to: str, post: Callable[[int], Watch | None]) -> Waiting[Any]:
         call = self.next_number()
         waiting: Waiting[Any] = Waiting(what, call)
         if self.ended:
             waiting.fail(DaemonLost(what, fate=NOT_SENT))
             return waiting
         watch = post(call)
-        self._calls[call] = _Open(waiting, to, watch, self._sent_messages)
+        self._calls[call] = Open(waiting, to, watch, self._sent_messages)
         self._give_credit()
         return waiting
 
@@ -261,6 +234,13 @@ class Conversation:
         self._post(incarnation.text, envelope, ref=None if ref is None else ref.text)
         self._last_cast = self._sent_messages
 
+    def say(self, session: Box, envelope: UiMessage | UiDetach) -> None:
+        """Say something in a session; nothing after the end of it or of the connection."""
+        to = self._sessions.get(session.number)
+        if to is not None and not self.ended:
+            self._post(to, envelope, ref=str(session.number))
+            self._last_cast = self._sent_messages
+
     # --- monitors
 
     def monitor(self, handle: AgentHandle, box: Box) -> MonitorRef:
@@ -270,7 +250,7 @@ class Conversation:
             box.put(Down(monitor=monitor, handle=handle, reason=NOCONNECTION), MESSAGE_COST_BYTES)
             return monitor
         self._send_watch(monitor, handle)
-        self._monitors[monitor.number] = _Watched(handle, box)
+        self._monitors[monitor.number] = Watched(handle, box)
         self._last_cast = self._sent_messages
         return monitor
 
@@ -289,11 +269,11 @@ class Conversation:
         # Its answer says nothing that is not known, and is dropped like a late one.
         self._post(DAEMON, Request(call=self.next_number(), request=request))
 
-    def _watch(self, incarnation: Incarnation) -> _Watch:
+    def _watch(self, incarnation: Incarnation) -> Watch:
         watch = self._watches.get(incarnation)
         if watch is None:
-            watch = _Watch(MonitorRef(self.next_number()))
-            self._send_watch(watch.monitor, _bare_handle(incarnation, self._place))
+            watch = Watch(MonitorRef(self.next_number()))
+            self._send_watch(watch.monitor, bare_handle(incarnation, self._place))
             self._watches[incarnation] = watch
             self._watch_of[watch.monitor.number] = incarnation
         return watch
@@ -306,9 +286,16 @@ class Conversation:
         self._boxes[box.number] = box
         return box
 
+    def open_session(self, incarnation: Incarnation) -> Box:
+        """Return a new mailbox in which that incarnation may speak, and nobody else."""
+        box = self.open_box()
+        self._sessions[box.number] = incarnation.text
+        return box
+
     def close_box(self, box: Box) -> None:
         """Forget the mailbox: what is in it, and what will come."""
         self._boxes.pop(box.number, None)
+        self._sessions.pop(box.number, None)
         if box in self._telemetry:
             self._telemetry.remove(box)
             if not self._telemetry and not self.ended:
@@ -353,14 +340,19 @@ class Conversation:
         if header.sender == DAEMON:
             return codec.decode(ToClient, body)
         said = codec.decode(FromAgent, body)
-        if not all(self._may_say(header.sender, envelope) for envelope in said):
+        if not all(self._may_say(header, envelope) for envelope in said):
             raise RemoteWireError(f"{header.sender} speaks for another agent")
         return said
 
-    def _may_say(self, sender: str, said: FromAgent) -> bool:
+    def _may_say(self, header: Header, said: FromAgent) -> bool:
+        sender = header.sender
         if isinstance(said, Reply):
             asked = self._calls.get(said.call)
             return asked is None or asked.to == sender
+        if isinstance(said, UiMessage):
+            # A session that was closed meanwhile has no box, and what was on its way is lost.
+            number = _box_number(header)
+            return number not in self._boxes or self._sessions.get(number) == sender
         return said.ref is None or said.ref.incarnation.text == sender
 
     def _gives_way(self, header: Header) -> bool:
@@ -373,16 +365,20 @@ class Conversation:
     def _boxes_of(self, header: Header) -> list[Box]:
         if header.kind == "telemetry":
             return self._telemetry
-        _, _, number = header.to.rpartition("/")[2].partition(".")
-        box = self._boxes.get(int(number) if number.isdecimal() else 0)
+        box = self._boxes.get(_box_number(header))
         return [] if box is None else [box]
 
     def _hear(self, header: Header, envelope: Any, cost: int) -> None:
         match envelope:
             case Reply():
                 self._answered(envelope.call, envelope.answer)
-            case Admission() | EventMessage() | Completion() | Gap() | Undeliverable():
+            case (
+                Admission() | EventMessage() | Completion() | Gap() | Undeliverable() | UiMessage()
+            ):
                 self._deliver(header, envelope, cost)
+            case UiUndeliverable():
+                if envelope.session in self._sessions:
+                    self._boxes[envelope.session].put(envelope, cost)
             case Telemetry() | TelemetryLost():
                 for box in self._telemetry:
                     box.put(envelope, cost)
@@ -441,7 +437,7 @@ class Conversation:
         elif number in self._monitors:
             self._monitors.pop(number).box.put(down, cost)
 
-    def _watch_ended(self, watch: _Watch, reason: ExitReason) -> None:
+    def _watch_ended(self, watch: Watch, reason: ExitReason) -> None:
         for call in tuple(watch.calls):
             waiting = self._close_call(call)
             assert waiting is not None
@@ -494,6 +490,7 @@ class Conversation:
             box.end(lambda what: DaemonLost(what, fate="nothing more will arrive"))
 
 
-def _bare_handle(incarnation: Incarnation, place: str) -> AgentHandle:
-    """Return a handle that says no more than which incarnation is meant."""
-    return AgentHandle(name=None, incarnation=incarnation, pid=0, started_ticks=0, place=place)
+def _box_number(header: Header) -> int:
+    """Return which mailbox of this connection a message is for."""
+    _, _, number = header.to.rpartition("/")[2].partition(".")
+    return int(number) if number.isdecimal() else 0

@@ -28,6 +28,7 @@ def test_the_surface_is_what_it_was() -> None:
     """Adding or removing a public name is a decision: change this list with it."""
     assert sorted(genagentd.__all__) == sorted(
         [
+            *("function", "FunctionFailed"),
             *("Agent", "Failed", "Halt", "NoReply", "Ok", "Prompt", "Run", "Skip", "Started"),
             *("Client", "AsyncClient", "AgentSpec", "RestartPolicy"),
             *("AgentHandle", "MailboxAddress", "MonitorRef", "RequestRef"),

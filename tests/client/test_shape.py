@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from genagentd.client import aio, captured, client, group, mailbox
+from genagentd.client import aio, captured, client, group, mailbox, session
 from genagentd.client.calls import Known
 
 PAIRS = [
@@ -15,6 +15,7 @@ PAIRS = [
     (captured.Captured, captured.AsyncCaptured),
     (mailbox.Mailbox, mailbox.AsyncMailbox),
     (group.Group, group.AsyncGroup),
+    (session.Session, session.AsyncSession),
 ]
 #: Protocols that Python spells differently for the two worlds.
 SPELLED = {

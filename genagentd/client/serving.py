@@ -1,0 +1,252 @@
+"""A client's half of one session, without a socket or a clock: what is heard, what is owed.
+
+It holds the RPC value, the functions the client serves, and what became of the calls
+it made. Whatever the agent says is answered once or dropped; nothing of it raises.
+A shell around it sends what it gives, runs what is ready, and keeps the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from genagent_protocol.envelopes import Down, UiMessage, UiUndeliverable
+from genagent_protocol.errors import FunctionFailed, UsageError
+from genagent_protocol.plain import FrozenDict, NotPlain, freeze
+from genagent_protocol.refs import AgentHandle
+from genagent_protocol.rpc import (
+    EXECUTION_ERROR,
+    UNKNOWN_ERROR,
+    Arguments,
+    Catalog,
+    CatalogFault,
+    DataContext,
+    Malformed,
+    Prepared,
+    Rejected,
+    Rpc,
+    RpcError,
+    Settlement,
+    Surface,
+    basic_catalog,
+    load_catalog,
+    malformed_report,
+    read_message,
+)
+from genagent_protocol.rpc import Message as UiJson
+from genagent_protocol.rpc.json_values import thawed_object
+from genagentd.client.boxes import Message
+
+#: A catalog as a value, or as the document that describes it.
+AnyCatalog: TypeAlias = Catalog | Mapping[str, object]
+#: What a client serves by name: it gets the arguments and returns the value, or
+#: something to await for it.
+Served: TypeAlias = Callable[[Arguments], object]
+
+#: The surface that a client's calls come from, unless they say.
+MAIN_SURFACE = "main"
+
+
+class Serving:
+    """One session, as its client keeps it."""
+
+    def __init__(
+        self,
+        agent: AgentHandle,
+        catalogs: Iterable[AnyCatalog],
+        functions: Mapping[str, Served],
+    ) -> None:
+        """Take the catalogs and what stands behind them.
+
+        Raises:
+            UsageError: a catalog is none, two have one id, or a function is in none.
+        """
+        self.agent = agent
+        self.rpc = _rpc([_catalog(catalog) for catalog in catalogs])
+        self.functions = dict(functions)
+        #: The surfaces that bindings in arguments may be about, by their ids.
+        self.surfaces: dict[str, Surface] = {}
+        #: Whether a person is acting right now; some functions need that.
+        self.user_activated = False
+        #: What the agent offers.
+        self.offered: tuple[str, ...] = ()
+        #: Why the session is over, once it is.
+        self.over: str | None = None
+        #: What came too late, or was no message of a session.
+        self.dropped = 0
+        self._settled: dict[str, Settlement] = {}
+        known = {function.name for catalog in self.rpc.catalogs for function in catalog.functions}
+        unknown = sorted(self.functions.keys() - known)
+        if unknown:
+            raise UsageError(f"functions: no catalog has a function {unknown[0]!r}")
+
+    @property
+    def catalog_ids(self) -> tuple[str, ...]:
+        """The catalogs that the agent may call functions of."""
+        return tuple(catalog.catalog_id for catalog in self.rpc.catalogs)
+
+    # Calls of this client
+
+    def call(
+        self,
+        function: str,
+        arguments: Mapping[str, object] | None,
+        surface: str,
+        timeout_ms: float | None,
+    ) -> tuple[str, UiMessage]:
+        """Register a call to a function of the agent; return its id and what to send.
+
+        Raises:
+            FunctionFailed: it cannot be made; nothing was registered.
+        """
+        call = {"@call": function, "args": {} if arguments is None else arguments}
+        made = self.rpc.call_agent_function(surface, call, timeout_ms=timeout_ms)
+        if isinstance(made, RpcError):
+            raise FunctionFailed(made.code, made.message)
+        self.rpc, message = made
+        body = message["callAgentFunction"]
+        assert isinstance(body, dict)
+        return str(body["functionCallId"]), wrapped(message)
+
+    def settlement(self, call_id: str) -> Settlement | None:
+        """Return how that call ended, once; None while it waits."""
+        return self._settled.pop(call_id, None)
+
+    def timed_out(self, call_id: str) -> None:
+        """The time of that call is over."""
+        self._take(self.rpc.timeout(call_id))
+
+    def give_up(self, call_id: str) -> None:
+        """Nobody waits for that call any more."""
+        self._take(self.rpc.cancel(call_id, "its caller gave up"))
+        self._settled.pop(call_id, None)
+
+    def end(self, reason: str) -> None:
+        """The session is over; every call that waits is cancelled."""
+        if self.over is None:
+            self.over = reason
+            self._take(self.rpc.dispose(reason))
+
+    def _take(self, step: tuple[Rpc, tuple[Settlement, ...]]) -> bool:
+        self.rpc, settlements = step
+        for settlement in settlements:
+            self._settled[settlement.call_id] = settlement
+        return bool(settlements)
+
+    # What arrives
+
+    def hear(self, said: Message) -> Prepared | UiMessage | None:
+        """Take one message in: return the call that is to be run, what to send, or nothing."""
+        match said:
+            case Down(reason=reason):
+                self.end(f"the agent is gone ({reason})")
+            case UiUndeliverable(reason=reason):
+                self.end(f"a message did not reach the agent ({reason})")
+            case UiMessage(message=message):
+                return self._hear(message)
+            case _:
+                self.dropped += 1
+        return None
+
+    def _hear(self, message: FrozenDict) -> Prepared | UiMessage | None:
+        envelope = read_message(message, "agent")
+        match envelope:
+            case Malformed():
+                return self._malformed(envelope)
+            case _ if envelope.kind == "callRendererFunction":
+                return self._called(message)
+            case _ if envelope.kind == "agentFunctionResponse":
+                if not self._take(self.rpc.handle_agent_function_response(message)):
+                    self.dropped += 1
+            case _:
+                self.dropped += 1
+        return None
+
+    def _malformed(self, malformed: Malformed) -> UiMessage | None:
+        """Reject the call that an unreadable answer names, or report an unreadable call."""
+        call_id = malformed.function_call_id
+        self.dropped += 1
+        if call_id is not None and call_id in self.rpc.pending:
+            error = {"code": UNKNOWN_ERROR, "message": malformed.problem}
+            answer = {"agentFunctionResponse": {"functionCallId": call_id, "error": error}}
+            self._take(self.rpc.handle_agent_function_response(answer))
+            return None
+        report = malformed_report(malformed)
+        return None if report is None else wrapped(report)
+
+    def _called(self, message: FrozenDict) -> Prepared | UiMessage:
+        body = message["callRendererFunction"]
+        surface = self.surfaces.get(str(body.get("surfaceId"))) if isinstance(body, dict) else None
+        prepared = self.rpc.prepare_renderer_function(
+            message,
+            context=None if surface is None else DataContext(surface=surface),
+            user_activated=self.user_activated,
+        )
+        return prepared if isinstance(prepared, Prepared) else wrapped(prepared)
+
+    # What is run
+
+    def begin(self, prepared: Prepared) -> object:
+        """Run a call and return what its function gave, which may be something to await.
+
+        Raises:
+            BaseException: whatever the function raised.
+        """
+        served = self.functions.get(prepared.function.name)
+        if served is not None:
+            return served(thawed_object(prepared.args))
+        if prepared.function.body is None:
+            text = f"Function '{prepared.function.name}' has no implementation here."
+            return RpcError(EXECUTION_ERROR, text)
+        return prepared.function.body(thawed_object(prepared.args), prepared.scope)
+
+    def finish(self, prepared: Prepared, outcome: object) -> UiMessage:
+        """Return the answer to a call whose outcome, a value or an exception, is known."""
+        return wrapped(self.rpc.finish_renderer_function(prepared, outcome))
+
+
+def value_of(settlement: Settlement) -> object:
+    """Return the value a call ended with.
+
+    Raises:
+        FunctionFailed: it ended without one.
+    """
+    if isinstance(settlement, Rejected):
+        raise FunctionFailed(settlement.error.code, settlement.error.message)
+    return settlement.value
+
+
+def wrapped(message: UiJson) -> UiMessage:
+    """Return *message*, which the RPC value made, as it is sent."""
+    frozen = freeze(message)
+    assert isinstance(frozen, FrozenDict)
+    return UiMessage(message=frozen)
+
+
+def _catalog(given: AnyCatalog) -> Catalog:
+    if isinstance(given, Catalog):
+        return given
+    try:
+        loaded = load_catalog(_document(given))
+    except NotPlain as error:
+        raise UsageError(f"catalogs: {error}") from None
+    if isinstance(loaded, CatalogFault):
+        raise UsageError(f"catalogs: {loaded.problem}")
+    return loaded
+
+
+def _document(given: object) -> dict[str, object]:
+    frozen = freeze(given)
+    if not isinstance(frozen, FrozenDict):
+        raise UsageError(f"catalogs: a catalog is wanted, not {type(given).__name__}")
+    return dict(thawed_object(frozen))
+
+
+def _rpc(catalogs: list[Catalog]) -> Rpc:
+    basic = basic_catalog()
+    if all(catalog.catalog_id != basic.catalog_id for catalog in catalogs):
+        catalogs = [*catalogs, basic]
+    try:
+        return Rpc.new(catalogs)
+    except ValueError as error:
+        raise UsageError(f"catalogs: {error}") from None
