@@ -121,6 +121,7 @@ def finished(
 
     Raises:
         TimeoutError: it is not over after *within_ms*. It goes on; stop it if you like.
+        CallTimeout: the agent did not even say how far it is within that time.
     """
 
     def over() -> Mapping[str, Any] | None:

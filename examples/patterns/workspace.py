@@ -154,12 +154,16 @@ def begin(
 ) -> AgentHandle:
     """Start a run with a repository of its own below *root*.
 
+    The client's mailbox hears how it goes: a `Down` tells when there is no repository.
+
     Raises:
         StartFailed: the id of the run is none.
     """
     spec = cast(Writer, name, voice, root=str(root), run=run, turns=turns)
     handle = client.start_agent(spec)
-    client.tell(name, topic)
+    agent = client.at(handle)
+    agent.monitor()
+    agent.submit_with_completion(topic)
     return handle
 
 

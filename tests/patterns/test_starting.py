@@ -15,7 +15,7 @@ from genagentd.testing import echoes, scripted
 VOICE = Voice("scripted", scripted(echoes(), repeat=True))
 
 
-def _names(client: Client) -> list[object]:
+def _names(client: Client) -> list[str]:
     return sorted(str(row.name) for row in client.list())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from examples.patterns.company import Voice, Watch, cast, shown
@@ -101,11 +103,12 @@ def test_commands_say_when_they_did_not_fit(
     board.submit("a", "1")
     genagent_gates.wait_blocked("turn")
 
-    for command in (
+    commands: tuple[Callable[[], object], ...] = (
         lambda: board.acknowledge("a", 1),
         lambda: board.summarise("a", "x"),
         lambda: board.halt("a"),
-    ):
+    )
+    for command in commands:
         with pytest.raises(Refused) as refused:
             command()
         assert refused.value.reason.code == "overloaded"
@@ -117,7 +120,7 @@ def test_commands_say_when_they_did_not_fit(
 
 def test_a_missing_name_is_not_found_everywhere(board: Switchboard) -> None:
     """Only a resume is sent without an answer."""
-    for command in (
+    commands: tuple[Callable[[], object], ...] = (
         lambda: board.submit("nobody", "x"),
         lambda: board.inbox("nobody"),
         lambda: board.acknowledge("nobody", 1),
@@ -125,7 +128,8 @@ def test_a_missing_name_is_not_found_everywhere(board: Switchboard) -> None:
         lambda: board.transcript("nobody", 1),
         lambda: board.halt("nobody"),
         lambda: board.stop("nobody"),
-    ):
+    )
+    for command in commands:
         with pytest.raises(Refused) as refused:
             command()
         assert refused.value.reason.code == "not_found"
