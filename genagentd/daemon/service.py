@@ -56,7 +56,7 @@ def serve(places: Places, config: Config) -> int:
     check_path(places.socket)
     make_private(places.state)
     with _locked(places):
-        for directory in (places.agents, places.helper, places.logs):
+        for directory in (places.agents, places.logs):
             make_private(directory)
         _remove_stale(places)
         _raise_descriptor_limit()
@@ -122,12 +122,8 @@ def _remove_stale(places: Places) -> None:
     """Remove sockets that nobody can hold any more: the lock is ours."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(places.socket)
-    for directory in (places.agents, places.helper):
-        for path in sorted(directory.rglob("*"), reverse=True):
-            if path.is_dir() and not path.is_symlink():
-                path.rmdir()
-            else:
-                path.unlink()
+    for path in places.agents.iterdir():
+        path.unlink()
 
 
 def _raise_descriptor_limit() -> None:
