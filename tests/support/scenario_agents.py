@@ -20,7 +20,7 @@ from genagent_protocol.failed import Failed
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import ExitReason, Failure, Overloaded
 from genagent_protocol.refs import RequestRef
-from genagentd import Agent, Halt, NoReply, Ok, Prompt, Run, Skip, Started
+from genagentd import Agent, Halt, NoReply, Ok, Prompt, Run, Skip, Started, telemetry
 
 Seen: TypeAlias = tuple[str, ...]
 
@@ -205,6 +205,17 @@ class NamesItself(Acting):
         where = line.split()[0]
         self._write(f"{where} {self.context.name!s} {'-' if ref is None else ref.text}")
         return state
+
+
+class Watched(Acting):
+    """Writes down every record of its own telemetry."""
+
+    def init_agent(self, options: FrozenDict) -> Any:
+        telemetry.attach(lambda record: self._write(json.dumps({"event": record.event})))
+        return super().init_agent(options)
+
+    def handle_event(self, _event: Plain, state: Seen) -> Any:
+        return NoReply(state)
 
 
 class ShowsOptions(Agent[FrozenDict]):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from genagent_backends.base import Streaming, Turn
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict
+from support.scenario_agents import wait_at
 
 
 class Rambling:
@@ -67,3 +68,43 @@ class Stubborn(Remembering):
 
     def reset_session(self, _session: str) -> str:
         raise LookupError("a secret")
+
+
+class Blocked:
+    """Blocks in `prompt`, before there is a stream, at the gate `prompt`."""
+
+    def start_session(self, options: FrozenDict) -> str:
+        return str(options["gate_dir"])
+
+    def prompt(self, session: str, _prompt: str, _turn: Turn) -> Streaming:
+        wait_at(session, "prompt")
+        return Streaming([event("result")], session)
+
+    def terminate_session(self, _session: str) -> None:
+        return None
+
+
+class Late:
+    """Keeps the offer of its first turn, checkpoints it in the next, and says the answer."""
+
+    first: Turn | None = None
+
+    def start_session(self, _options: FrozenDict) -> str | None:
+        return None
+
+    def prompt(self, session: str | None, _prompt: str, turn: Turn) -> Streaming:
+        return Streaming(self._stream(session, turn), session)
+
+    async def _stream(self, session: str | None, turn: Turn) -> AsyncIterator[Event]:
+        said = "first"
+        if self.first is None:
+            self.first = turn
+        else:
+            said = str(await self.first.checkpoint("s-late"))
+        yield event("result", {"session_id": session} if session else {}, text=said)
+
+    def checkpoint_session(self, _session: str | None, session_id: str) -> str:
+        return session_id
+
+    def terminate_session(self, _session: str | None) -> None:
+        return None
