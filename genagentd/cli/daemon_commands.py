@@ -62,7 +62,7 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
     \b
     genagentd run --log-format console
     """
-    from genagentd.config import BadConfiguration, load
+    from genagentd.config import BadConfiguration, Config, load
     from genagentd.daemon.service import AlreadyRunning, serve
 
     flags = {
@@ -71,8 +71,12 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
         "start_method": start_method,
     }
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+
+    def configured() -> Config:
+        return dataclasses.replace(load(config), **given)
+
     try:
-        return serve(places(), dataclasses.replace(load(config), **given))
+        return serve(places(), configured(), configured)
     except AlreadyRunning as error:
         raise Failure(
             exits.REFUSED, "already_running", str(error), "", {"pid": error.pid}

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 
 #: The modules that add commands to the program `genagent`.
-_COMMANDS = ("lifecycle", "prompts", "tell", "looking", "logs")
+_COMMANDS = ("lifecycle", "prompts", "tell", "attach", "looking", "logs")
 
 
 def daemon_main() -> None:
     """Run the program `genagentd` and exit with its code."""
     if _will_run(sys.argv[1:]) and "NOTIFY_SOCKET" not in os.environ:
         # Under a service manager the unit's control group does what the guardian would.
+        # Until the guardian is there, Ctrl-C just ends this process, without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         from genagentd.daemon.guardian import guard
 
         guard()

@@ -18,7 +18,7 @@ from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.table import Child, child_of, handle_of, whereis
 from genagent_protocol.supervision.terms import Terms
-from genagentd import deadlines
+from genagentd import deadlines, kernel
 from genagentd.config import Config
 from genagentd.daemon.lives import Life, now_ms
 from genagentd.daemon.report import report
@@ -29,6 +29,9 @@ from genagentd.version import __version__
 
 #: How long a ping may stay unanswered before its agent is called unresponsive.
 UNRESPONSIVE_MS = 3_000
+#: The end of a shutdown's grace, at most half of it: who is still in a turn is stopped then,
+#: so that it can tell which requests it leaves unresolved before it would be killed.
+LAST_WORDS_MS = 2_000
 
 
 class Daemon:
@@ -42,6 +45,7 @@ class Daemon:
         self._gone: set[int] = set()
         self._telemetry_told = False
         self._pings = deadlines.Deadlines(self._not_answered)
+        self._last_words = deadlines.Deadlines(self._stop_all)
         self._board = Switchboard(
             boot,
             places.socket,
@@ -318,6 +322,42 @@ class Daemon:
             life.unresponsive = False
             self.shell.emit("agent.responsive", FrozenDict(agent=life.start.name))
 
+    def dump(self) -> None:
+        """Write what is known of the daemon and of each agent into the log; no payload."""
+        agents, clients = self.counts
+        report(
+            "dump",
+            agents=agents,
+            clients=clients,
+            groups=len(self.shell.table.groups),
+            shutdown=self.shell.table.shutdown,
+            uptime_ms=now_ms() - self._began_ms,
+            bad_frames=self._board.foreign_frames,
+            descriptors=kernel.open_descriptors(),
+        )
+        for row in self._rows():
+            report(
+                "dump.agent",
+                agent=row.name,
+                incarnation=None if row.handle is None else row.handle.incarnation.text,
+                pid=None if row.handle is None else row.handle.pid,
+                state=row.state,
+                backend=row.backend,
+                age_ms=row.age_ms,
+                restarts=row.restarts,
+                reason=None if row.reason is None else row.reason.text,
+                unresponsive_since_ms=row.unresponsive_since_ms,
+            )
+
+    def reconfigure(self, config: Config) -> None:
+        """Go on with *config*: what it says of starts concerns later ones.
+
+        This does not change how agents are started (`start_method`).
+        """
+        self._config = config
+        self.shell.reconfigure(config)
+        report("config.reloaded", grace_ms=config.grace_ms, pass_env=list(config.pass_env))
+
     # --- the end
 
     def shut_down(self, *, force: bool, grace_ms: int | None = None) -> None:
@@ -326,7 +366,18 @@ class Daemon:
             self._feed(inputs.ShutdownForced())
             return
         grace = self._config.grace_ms if grace_ms is None else grace_ms
+        self._last_words.arm("grace", grace - min(LAST_WORDS_MS, grace // 2))
         self._feed(inputs.ShutdownRequested(grace_ms=grace, drains=True))
+
+    def _stop_all(self, _grace: str) -> None:
+        """Stop whoever still drains: its turn will not end within the grace."""
+        table = self.shell.table
+        for child in list(table.children.values()):
+            group = child.terms.group
+            owner = 0 if group is None else table.groups[group].owner
+            self._feed(
+                inputs.StopRequested(call=None, client=owner, key=child.terms.key, group=group)
+            )
 
     @property
     def stopping(self) -> bool:
@@ -342,4 +393,5 @@ class Daemon:
         """Close everything; call it when the shell has finished."""
         self._board.close()
         self._pings.disarm_all()
+        self._last_words.disarm_all()
         await self.shell.close()

@@ -18,7 +18,8 @@ from types import FrameType
 
 from genagentd import kernel
 
-_FORWARDED = (
+#: The signals that the guardian hands on. They are held back in the daemon until it `listens`.
+FORWARDED = (
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
@@ -31,23 +32,28 @@ _FORWARDED = (
 def guard() -> None:
     """Fork; return in the child, which becomes the daemon. The parent never returns.
 
-    Call it before threads, sockets and heavy imports exist.
+    Call it before threads, sockets and heavy imports exist. In the child the forwarded
+    signals are blocked; call `listen` once it has its handlers, before it starts anything.
     """
     kernel.adopt_orphans()
     guardian = os.getpid()
     # Between the fork and the handlers a signal must neither be lost nor kill us.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     daemon = os.fork()
     if daemon == 0:
         # A group of its own, or Ctrl-C in a terminal would arrive twice: once from there, once
         # forwarded, and the second one means force.
         os.setpgid(0, 0)
         kernel.die_with_parent(signal.SIGTERM)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         if os.getppid() != guardian:
             os._exit(1)
         return
     os._exit(_outlive(daemon))
+
+
+def listen() -> None:
+    """Take the forwarded signals from now on, also those that were held back until now."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
 
 
 def _outlive(daemon: int) -> int:
@@ -58,11 +64,11 @@ def _outlive(daemon: int) -> int:
     def forward(number: int, _frame: FrameType | None) -> None:
         kernel.signal_pidfd(pidfd, signal.Signals(number))
 
-    for number in _FORWARDED:
+    for number in FORWARDED:
         signal.signal(number, forward)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     status = _wait_for(daemon)
-    for number in _FORWARDED:
+    for number in FORWARDED:
         signal.signal(number, signal.SIG_IGN)
     end_descendants()
     return status

@@ -263,6 +263,9 @@ class Life:
             self._pipe.close()
         if self._port is not None:
             self._around.switchboard.close_port(self._port)
+            # One that never shook hands was never opened as a port.
+            if self._port.connection is not None:
+                self._port.connection.close()
         if self._log is not None:
             self._log.close()
         for path in self._sockets:

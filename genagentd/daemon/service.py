@@ -14,22 +14,26 @@ import os
 import resource
 import secrets
 import signal
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from genagent_protocol.errors import GenAgentError
 from genagent_protocol.refs import BootId
 from genagentd import channels, kernel
-from genagentd.config import Config
+from genagentd.config import BadConfiguration, Config
+from genagentd.daemon import guardian
 from genagentd.daemon.control import Daemon
-from genagentd.daemon.report import configure, report
+from genagentd.daemon.notify import ServiceManager
+from genagentd.daemon.report import configure, keep_log, reopen, report, warn
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import check_path
 
 #: How long a reader waits for a lock holder to write its pid.
 _PID_WAIT_S = 2.0
+#: A second signal means force. One that comes so soon is the first one, sent to the whole tree
+#: and handed on by the guardian too.
+ECHO_S = 0.2
 
 
 class AlreadyRunning(GenAgentError):
@@ -43,10 +47,11 @@ class AlreadyRunning(GenAgentError):
         )
 
 
-def serve(places: Places, config: Config) -> int:
+def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
     """Run one daemon until it is told to end and its last agent is gone; return the exit code.
 
-    The caller has forked its guardian already, if there is to be one.
+    *reload* returns the configuration anew, when SIGHUP asks for that. The caller has
+    forked its guardian already, if there is to be one.
 
     Raises:
         UsageError: a directory cannot be used.
@@ -60,9 +65,10 @@ def serve(places: Places, config: Config) -> int:
             make_private(directory)
         _remove_stale(places)
         _raise_descriptor_limit()
+        keep_log(places.daemon_log)
         configure(config.log_format)
         kernel.adopt_orphans()
-        code = asyncio.run(_run(places, config))
+        code = asyncio.run(_run(places, config, reload))
         channels.end_context()
         _remove_stale(places)
     return code
@@ -134,72 +140,63 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _run(places: Places, config: Config) -> int:
-    daemon = Daemon(BootId(secrets.token_hex(8)), places, config)
-    interrupted = False
+class _Service:
+    """One daemon and the signals and the service manager that it answers to."""
 
-    def asked(number: signal.Signals) -> None:
-        nonlocal interrupted
-        interrupted = interrupted or (number == signal.SIGINT and daemon.stopping)
-        report("signal", name=number.name, forced=daemon.stopping)
-        manager.say("STOPPING=1")
-        daemon.shut_down(force=False)
+    def __init__(self, places: Places, config: Config, reload: Callable[[], Config]) -> None:
+        self._reload = reload
+        self._interrupted = False
+        self._asked_at = 0.0
+        # Before anything is started that would inherit what the service manager gave us.
+        self._manager = ServiceManager(os.environ)
+        self._daemon = Daemon(BootId(secrets.token_hex(8)), places, config)
+        self._daemon.shell.on_change = lambda: self._manager.status(*self._daemon.counts)
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked, number)
-    loop.add_signal_handler(signal.SIGCHLD, daemon.shell.sweep)
-    manager = ServiceManager(os.environ.get("NOTIFY_SOCKET"))
-    daemon.shell.on_change = lambda: manager.status(*daemon.counts)
-    daemon.shell.warm()
-    report("ready", pid=os.getpid(), run=str(places.run))
-    manager.say("READY=1")
-    manager.keep_watchdog_fed(os.environ)
-    await daemon.shell.finished.wait()
-    manager.close()
-    await daemon.close()
-    report("stopped")
-    return 130 if interrupted else 0
+    async def run(self, places: Places) -> int:
+        """Serve until the last agent is gone after an end was asked for; return the exit code."""
+        self._listen()
+        self._daemon.shell.warm()
+        report("ready", pid=os.getpid(), run=str(places.run))
+        self._manager.say("READY=1")
+        self._manager.keep_watchdog_fed()
+        await self._daemon.shell.finished.wait()
+        self._manager.close()
+        await self._daemon.close()
+        report("stopped")
+        return 130 if self._interrupted else 0
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked_to_end, number)
+        loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
+        loop.add_signal_handler(signal.SIGUSR1, self._daemon.dump)
+        loop.add_signal_handler(signal.SIGCHLD, self._daemon.shell.sweep)
+        guardian.listen()
+
+    def _asked_to_end(self, number: signal.Signals) -> None:
+        now = asyncio.get_running_loop().time()
+        forced = self._daemon.stopping
+        if forced and now < self._asked_at + ECHO_S:
+            return
+        self._asked_at = now
+        self._interrupted = self._interrupted or (number == signal.SIGINT and forced)
+        report("signal", name=number.name, forced=forced)
+        self._manager.say("STOPPING=1")
+        self._daemon.shut_down(force=False)
+
+    def _asked_to_reload(self) -> None:
+        self._manager.reloading()
+        reopen()
+        try:
+            config = self._reload()
+        except BadConfiguration as error:
+            warn("config.rejected", message=str(error))
+        else:
+            configure(config.log_format)
+            self._daemon.reconfigure(config)
+        self._manager.say("READY=1")
 
 
-class ServiceManager:
-    """What systemd is told, if it listens. Silent everywhere else."""
-
-    def __init__(self, address: str | None) -> None:
-        self._address = address
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if address else None
-        self._status = ""
-        self._timer: asyncio.TimerHandle | None = None
-
-    def say(self, state: str) -> None:
-        """Send one notification; a service manager that went away is no error."""
-        if self._socket is not None and self._address is not None:
-            # A leading @ names an abstract socket.
-            address = self._address.replace("@", "\0", 1) if self._address[0] == "@" else None
-            with contextlib.suppress(OSError):
-                self._socket.sendto(state.encode(), address or self._address)
-
-    def status(self, agents: int, clients: int) -> None:
-        """Say how many agents and clients there are, if that changed."""
-        status = f"STATUS={agents} agents, {clients} clients"
-        if status != self._status:
-            self._status = status
-            self.say(status)
-
-    def keep_watchdog_fed(self, environ: os._Environ[str]) -> None:
-        """Ping at half the period, from the loop itself: a blocked loop stops pinging."""
-        usec = environ.get("WATCHDOG_USEC", "")
-        if self._socket is not None and usec.isdigit():
-            self._feed(int(usec) / 2_000_000)
-
-    def _feed(self, every_s: float) -> None:
-        self.say("WATCHDOG=1")
-        self._timer = asyncio.get_running_loop().call_later(every_s, self._feed, every_s)
-
-    def close(self) -> None:
-        """Stop pinging."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+async def _run(places: Places, config: Config, reload: Callable[[], Config]) -> int:
+    return await _Service(places, config, reload).run(places)

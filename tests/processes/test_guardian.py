@@ -19,13 +19,14 @@ pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
 #: and then does what its argument says.
 _DAEMON = """
 import os, signal, subprocess, sys, time
-from genagentd.daemon.guardian import guard
+from genagentd.daemon.guardian import guard, listen
 guard()
 tool = subprocess.Popen(["sleep", "1000"], start_new_session=True)
 twice = subprocess.Popen(["sh", "-c", "setsid sleep 1000 & echo $!"], stdout=subprocess.PIPE)
 hidden = int(twice.stdout.readline())
 twice.wait()
 signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+listen()
 print(os.getpid(), tool.pid, hidden, flush=True)
 if sys.argv[1] == "exit":
     os._exit(7)

@@ -1,0 +1,75 @@
+"""What the service manager is told, in systemd's notification protocol.
+
+Silent where nobody listens, and never waiting: a service manager that is slow or gone
+is no reason to keep agents waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import MutableMapping
+
+#: What the service manager puts into our environment, for us and for nobody below us.
+_OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+class ServiceManager:
+    """The line to systemd, if there is one."""
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        """Take what concerns us out of *environ*, so that no process of ours inherits it."""
+        found = {name: environ.pop(name, "") for name in _OURS}
+        self._address = _address(found["NOTIFY_SOCKET"])
+        self._watchdog_s = _watchdog_s(found["WATCHDOG_USEC"], found["WATCHDOG_PID"])
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
+        self._status = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def say(self, *assignments: str) -> None:
+        """Send one notification, or lose it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                message = "\n".join(assignments).encode()
+                self._socket.sendto(message, socket.MSG_DONTWAIT, self._address)
+
+    def reloading(self) -> None:
+        """Say that the configuration is being read again; `READY=1` has to follow."""
+        self.say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+
+    def status(self, agents: int, clients: int) -> None:
+        """Say how many agents and clients there are, if that changed."""
+        status = f"STATUS={agents} agents, {clients} clients"
+        if status != self._status:
+            self._status = status
+            self.say(status)
+
+    def keep_watchdog_fed(self) -> None:
+        """Ping at half the period, from the loop itself: a blocked loop stops pinging."""
+        if self._socket is not None and self._watchdog_s is not None:
+            self.say("WATCHDOG=1")
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._watchdog_s / 2, self.keep_watchdog_fed)
+
+    def close(self) -> None:
+        """Stop pinging."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _address(named: str) -> str:
+    # A leading @ names an abstract socket.
+    return "\0" + named[1:] if named.startswith("@") else named
+
+
+def _watchdog_s(usec: str, pid: str) -> float | None:
+    """Return the period, if there is a watchdog and it watches this process."""
+    if not usec.isdigit() or int(usec) == 0 or pid not in ("", str(os.getpid())):
+        return None
+    return int(usec) / 1_000_000

@@ -1,0 +1,343 @@
+"""The end of the daemon that somebody asked for: in order, accounted for, and not for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from genagent_backends.gates import Gates
+from genagent_protocol.envelopes import Completion, Down
+from genagent_protocol.errors import DaemonLost, StartFailed
+from genagent_protocol.events import Completed, Failed
+from genagent_protocol.refs import RequestRef
+from genagentd import kernel
+from genagentd.client.client import Client
+from support import fleet
+from support.daemons import PrivateDaemon
+from support.figures import Figures, counts
+from support.waiting import until
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def hasty(nothing_left: None) -> Iterator[PrivateDaemon]:
+    """A daemon that gives turns three seconds to finish."""
+    private = PrivateDaemon(environment={"GENAGENT_GRACE_MS": "3000"})
+    try:
+        yield private.start()
+    finally:
+        private.stop()
+        private.cleanup()
+
+
+def everything_of(daemon: PrivateDaemon) -> list[fleet.Identity]:
+    """Return the guardian and all below it."""
+    assert daemon.guardian is not None
+    return [
+        *fleet.identities([daemon.guardian.pid]),
+        *fleet.tree(daemon.guardian.pid),
+    ]
+
+
+def lines(daemon: PrivateDaemon, event: str) -> list[dict[str, Any]]:
+    """Return the lines of its log about *event*."""
+    found = [json.loads(line) for line in daemon.log.splitlines() if line.startswith("{")]
+    return [line for line in found if line["event"] == event]
+
+
+@counts(short=6, full=20)
+def test_F032_turns_may_finish_and_every_ref_is_accounted_for(
+    hasty: PrivateDaemon, figures: Figures, count: int
+) -> None:
+    """F032: a completion, a refusal, or a line in the log; and nothing survives."""
+    quick: fleet.Turn = [{"spawn": "orphan"}, {"gate": "go", "timeout_ms": 60_000}]
+    fates: dict[RequestRef, str] = {}
+    with Client(hasty.run) as client, Gates() as gates:
+        handles = [
+            fleet.start(
+                client,
+                f"a{n}",
+                [*quick, {"kind": "result"}] if n % 2 else fleet.BUSY_WITH_ORPHAN,
+                options={"gate_dir": gates.directory},
+            )
+            for n in range(count)
+        ]
+        running = [fleet.begin(client, handle)[0] for handle in handles]
+        queued = [client.at(h).submit_with_completion("queued").ref for h in handles]
+        for ref in queued:
+            fleet.admission(client, ref)
+        for handle in handles:
+            client.at(handle).monitor()
+        client.list()
+        everything = everything_of(hasty)
+        asked = time.monotonic()
+
+        hasty.signal(signal.SIGTERM)
+
+        for handle in handles:
+            until(partial(_drains, client, handle.name), "it drains")
+        for _ in range(count // 2):
+            gates.release("go")
+        code = hasty.wait()
+        took_s = time.monotonic() - asked
+        reasons = []
+        try:
+            while True:
+                match client.receive(5_000):
+                    case Completion(ref=ref, outcome=Completed()):
+                        fates[ref] = "completed"
+                    case Completion(ref=ref, outcome=Failed(reason)):
+                        fates[ref] = str(reason)
+                    case Down(reason=reason):
+                        reasons.append(reason.text)
+        except DaemonLost:
+            pass
+    for line in lines(hasty, "request.unresolved"):
+        fates.setdefault(RequestRef.parse(line["ref"]), "logged")
+    unaccounted = [ref for ref in (*running, *queued) if ref not in fates]
+    met = code == 0 and took_s <= 30 and not fleet.alive(everything) and not unaccounted
+    figures.note(
+        "F032",
+        f"SIGTERM with {count} agents in turns: exit code, refs unaccounted for, survivors; took",
+        f"{code}, {len(unaccounted)}, {len(fleet.alive(everything))}; {took_s:.1f} s",
+        "0, 0, 0; within the stop timeout",
+        met=met,
+    )
+    assert met
+    assert reasons == ["shutdown"] * count
+    assert [fates[ref] for ref in running] == ["logged", "completed"] * (count // 2)
+    assert {fates[ref] for ref in queued} == {"draining"}
+
+
+def _drains(client: Client, name: object) -> bool:
+    return client.runtime_snapshot(name).draining
+
+
+@counts(short=6, full=20)
+def test_F033_E016_agents_that_are_starting_do_not_hold_up_the_end(
+    daemon: PrivateDaemon, figures: Figures, count: int
+) -> None:
+    """F033, E016: they cannot be asked, so they are killed, and their starters are told why."""
+    ended: list[str] = []
+    with Client(daemon.run) as client:
+
+        def start(number: int) -> None:
+            try:
+                fleet.start(client, f"a{number}", agent="SleepsInInit", options={"seconds": 60})
+            except (StartFailed, DaemonLost) as error:
+                ended.append(error.reason.kind if isinstance(error, StartFailed) else "lost")
+
+        starts = [threading.Thread(target=start, args=(number,)) for number in range(count)]
+        for thread in starts:
+            thread.start()
+        until(lambda: len(client.list()) == count, "all are starting")
+        # Half of them have begun their sleep by now, the others are just being born.
+        until(lambda: _sleeping(client) >= count // 2, "half of them sleep")
+        everything = everything_of(daemon)
+        asked = time.monotonic()
+
+        daemon.signal(signal.SIGTERM)
+
+        code = daemon.wait()
+        took_s = time.monotonic() - asked
+        for thread in starts:
+            thread.join(10)
+    survivors = len(fleet.alive(everything))
+    figures.note(
+        "F033",
+        f"SIGTERM while {count} agents start: survivors; took",
+        f"{survivors}; {took_s:.2f} s",
+        "0; 5 s",
+        met=survivors == 0 and took_s <= 5,
+    )
+    assert (code, survivors) == (0, 0)
+    assert ended == ["shutting_down"] * count
+
+
+def _sleeping(client: Client) -> int:
+    """Return how many agents have started their tool, the first thing they do."""
+    handles = [row.handle for row in client.list()]
+    return sum(handle is not None and bool(fleet.tree(handle.pid)) for handle in handles)
+
+
+def test_E017_a_slow_end_of_one_agent_holds_up_nobody_else(client: Client) -> None:
+    """E017: other stops, questions and prompts are answered meanwhile."""
+    slow = {"seconds": 3, "shutdown_ms": 60_000}
+    fleet.start(client, "a", agent="SlowToEnd", options=slow)
+    fleet.start(client, "b")
+    fleet.start(client, "c")
+    ended: list[float] = []
+    began = time.monotonic()
+    stopping = threading.Thread(
+        target=lambda: ended.append(0 if client.stop("a") is None else time.monotonic() - began)
+    )
+    stopping.start()
+    until(lambda: _state(client, "a") == "stopping", "a is stopping")
+
+    assert client.stop("b").text == "shutdown"
+    assert client.status("c").state == "idle"
+    assert client.ask("c", "still there").text == "done"
+    assert ended == []
+    stopping.join(30)
+    assert len(ended) == 1
+
+
+def _state(client: Client, name: str) -> str:
+    return next(row.state for row in client.list() if row.name == name)
+
+
+def _forced_by(daemon: PrivateDaemon, ask: Callable[[], None]) -> bool:
+    """Ask once more; at once it would be taken for an echo of the first time."""
+    ask()
+    return bool(lines(daemon, "shutdown.forced"))
+
+
+def test_a_second_sigterm_ends_what_the_first_one_waits_for(daemon: PrivateDaemon) -> None:
+    """An operator who asks twice does not want to wait for a turn."""
+    with Client(daemon.run) as client:
+        handle = fleet.start(client, "a", fleet.BUSY_WITH_ORPHAN)
+        client.at(handle).monitor()
+        fleet.begin(client, handle, spawns=2)
+        everything = everything_of(daemon)
+        daemon.signal(signal.SIGTERM)
+        until(lambda: _state(client, "a") == "stopping", "it waits for the turn")
+
+        asked = time.monotonic()
+        until(partial(_forced_by, daemon, partial(daemon.signal, signal.SIGTERM)), "it is forced")
+
+        assert fleet.down(client, handle).reason.text == "signal:9"
+        assert daemon.wait() == 0
+        assert time.monotonic() - asked < 5
+    assert fleet.alive(everything) == []
+
+
+class Foreground(PrivateDaemon):
+    """A daemon that was run as a person would: in a process group that gets its Ctrl-C."""
+
+    def start(self, *, wait: bool = True) -> PrivateDaemon:
+        with (self.run / "stderr").open("ab") as log:
+            self.guardian = subprocess.Popen(
+                [sys.executable, "-m", "genagentd", "run"],
+                env=self.environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                process_group=0,
+            )
+        if wait:
+            until(self._answers, "the daemon answers")
+        return self
+
+    def press_ctrl_c(self) -> None:
+        """Do what the terminal does: signal the whole foreground group, if it is still there."""
+        assert self.guardian is not None
+        if self.guardian.poll() is None:
+            os.killpg(self.guardian.pid, signal.SIGINT)
+
+
+@pytest.fixture
+def terminal(nothing_left: None) -> Iterator[Foreground]:
+    """A daemon in the foreground."""
+    private = Foreground()
+    try:
+        yield private
+    finally:
+        if private.guardian is not None:
+            private.stop()
+        private.cleanup()
+
+
+def test_E018_ctrl_c_says_what_it_waits_for_and_a_second_one_forces(terminal: Foreground) -> None:
+    """E018: the first names who is waited for, the second ends all, with 130."""
+    terminal.start()
+    with Client(terminal.run) as client:
+        handle = fleet.start(client, "patient", fleet.BUSY_WITH_ORPHAN)
+        fleet.begin(client, handle, spawns=2)
+        everything = everything_of(terminal)
+        terminal.press_ctrl_c()
+        until(lambda: lines(terminal, "agent.stopping"), "it says what it waits for")
+        assert lines(terminal, "agent.stopping")[0]["agent"] == "patient"
+        assert terminal.guardian is not None
+        assert terminal.guardian.poll() is None
+        pressed = time.monotonic()
+
+        until(partial(_forced_by, terminal, terminal.press_ctrl_c), "it is forced")
+
+        assert terminal.wait() == 130
+        assert time.monotonic() - pressed < 5
+    assert fleet.alive(everything) == []
+    assert "Traceback" not in terminal.log
+
+
+def test_E019_ctrl_c_reaches_the_daemon_alone(terminal: Foreground) -> None:
+    """E019: agents and their programs are ended by the daemon, and nobody prints a traceback."""
+    terminal.start()
+    with Client(terminal.run) as client:
+        turn: fleet.Turn = [{"spawn": "grandchild"}, {"pause_ms": 500}, {"kind": "result"}]
+        handles = [fleet.start(client, f"a{n}", turn) for n in range(3)]
+        refs = [fleet.begin(client, handle)[0] for handle in handles]
+        logs = [row.log for row in client.list()]
+
+        terminal.press_ctrl_c()
+
+        # The turns went on as if nothing had happened.
+        for ref in refs:
+            assert isinstance(fleet.completion(client, ref).outcome, Completed)
+        assert terminal.wait() == 0
+    assert "Traceback" not in terminal.log
+    for log in logs:
+        assert log is not None
+        with open(log, encoding="utf-8") as file:
+            assert "Traceback" not in file.read()
+
+
+@counts(short=6, full=40)
+def test_E019_ctrl_c_at_any_moment_of_the_start_prints_no_traceback(
+    terminal: Foreground, count: int
+) -> None:
+    """E019: also while modules are imported and nothing is set up yet."""
+    for number in range(count):
+        terminal.start(wait=False)
+        assert terminal.guardian is not None
+        guardian = terminal.guardian
+        # Before it has forked, it is the interpreter that is starting, and not yet us.
+        until(partial(kernel.children, guardian.pid), "the guardian is there")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            guardian.wait(0.3 * (number + 1) / count)
+        terminal.press_ctrl_c()
+        assert terminal.wait() in (0, 130, -signal.SIGINT)
+        assert "Traceback" not in terminal.log
+
+
+def test_E037_signals_to_the_whole_tree_at_once_end_in_order(hasty: PrivateDaemon) -> None:
+    """E037: this is what a service manager does with `KillMode=control-group`."""
+    with Client(hasty.run) as client:
+        handles = [
+            fleet.start(client, f"a{n}", fleet.BUSY_WITH_ORPHAN, restart="permanent")
+            for n in range(3)
+        ]
+        for handle in handles:
+            client.at(handle).monitor()
+            fleet.begin(client, handle, spawns=2)
+        everything = everything_of(hasty)
+
+        for pid, _ in everything:
+            os.kill(pid, signal.SIGTERM)
+
+        assert [fleet.down(client, handle).reason.text for handle in handles] == ["shutdown"] * 3
+        assert hasty.wait() == 0
+    assert fleet.alive(everything) == []
+    assert lines(hasty, "agent.restarting") == []
