@@ -10,7 +10,7 @@ from genagent_protocol.events import Completed
 from genagent_protocol.failed import Failed
 from genagent_protocol.reasons import BackendFailed, TaskCrashed
 from support import fleet
-from support.scenes import PONG, Scene, fails, held, says
+from support.scenes import PONG, Scene, Turn, fails, held, says
 
 pytestmark = pytest.mark.process
 
@@ -34,7 +34,7 @@ def test_s249_scripts_are_used_in_order_and_then_there_are_none(scene: Scene) ->
 
 def test_s250_a_script_can_state_the_prompt_it_got(scene: Scene) -> None:
     """What the gate made of it."""
-    turn = [{"echo": True}, {"kind": "result"}]
+    turn: Turn = [{"echo": True}, {"kind": "result"}]
     scene.start(turn, on={"pre_turn": [{"run": "rewritten"}]})
 
     assert scene.client.ask("a", "p").text == "rewritten"
