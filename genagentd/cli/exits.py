@@ -12,6 +12,7 @@ from genagent_protocol import schema
 from genagent_protocol.errors import (
     CallTimeout,
     DaemonLost,
+    FunctionFailed,
     GenAgentError,
     NotReachable,
     ProcessDown,
@@ -81,6 +82,8 @@ def failure_of(error: GenAgentError) -> Failure:
             return Failure(exit_code, reason.code, message, _hint(reason.code), _details(reason))
         case TurnFailed(reason=reason):
             return Failure(FAILED, reason.code, message, "", _details(reason))
+        case FunctionFailed():
+            return Failure(FAILED, "function_failed", message, "", {"code": error.code})
         case CallTimeout():
             hint = "nothing was cancelled; look again with: genagent status NAME"
             return Failure(PENDING, "timeout", message, hint, {"timeout_ms": error.timeout_ms})

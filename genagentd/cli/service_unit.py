@@ -29,6 +29,7 @@ Type=notify
 # Only the daemon itself may say that it is ready; agents are its children.
 NotifyAccess=main
 ExecStart={python} -P -m genagentd run --log-format json
+ExecReload=kill -HUP $MAINPID
 # The ping comes from the daemon's loop: when that is stuck, it is started anew.
 WatchdogSec={watchdog}
 # TERM goes to the daemon, which ends its agents in order; what is left is killed.

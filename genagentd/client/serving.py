@@ -13,6 +13,7 @@ from typing import TypeAlias
 from genagent_protocol.envelopes import Down, UiMessage, UiUndeliverable
 from genagent_protocol.errors import FunctionFailed, UsageError
 from genagent_protocol.plain import FrozenDict, NotPlain, freeze
+from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.rpc import (
     EXECUTION_ERROR,
@@ -72,6 +73,8 @@ class Serving:
         self.offered: tuple[str, ...] = ()
         #: Why the session is over, once it is.
         self.over: str | None = None
+        #: How the agent ended, if that is why.
+        self.ended: ExitReason | None = None
         #: What came too late, or was no message of a session.
         self.dropped = 0
         self._settled: dict[str, Settlement] = {}
@@ -139,6 +142,7 @@ class Serving:
         """Take one message in: return the call that is to be run, what to send, or nothing."""
         match said:
             case Down(reason=reason):
+                self.ended = reason
                 self.end(f"the agent is gone ({reason})")
             case UiUndeliverable(reason=reason):
                 self.end(f"a message did not reach the agent ({reason})")

@@ -17,6 +17,7 @@ from typing import Any
 
 from genagent_protocol.envelopes import UiDetach, UiMessage
 from genagent_protocol.errors import GenAgentError, SendBufferFull
+from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.rpc import Prepared
 from genagentd.client import arguments, calls
@@ -93,6 +94,11 @@ class _Common:
     def over(self) -> str | None:
         """Why the session is over, or None."""
         return self._serving.over
+
+    @property
+    def ended(self) -> ExitReason | None:
+        """How the agent ended, if the session is over for that; None otherwise."""
+        return self._serving.ended
 
     @property
     def user_activated(self) -> bool:

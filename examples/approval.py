@@ -1,0 +1,109 @@
+"""An agent that asks a person before a risky step, and the terminal that answers.
+
+Start the daemon, then run this file; it starts the agent, gives it a task, shows what
+it asks, and sends your answer:
+
+    genagentd start
+    python examples/approval.py
+
+Any other client may answer instead: leave the agent there, attach a terminal to it in
+one window, and give it work in another.
+
+    python examples/approval.py --only-start
+    genagent attach deployer
+    genagent ask deployer "deploy build 9f2c to production"
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from genagentd import (
+    Agent,
+    AsyncClient,
+    FunctionFailed,
+    NoReply,
+    RequestRef,
+    Response,
+    Run,
+    Skip,
+    Started,
+    TurnFailed,
+    function,
+)
+from genagentd.rpc import Catalog, Function
+
+#: The catalog of `genagent attach`; what is served here is a part of it.
+TERMINAL = "urn:genagentd:terminal"
+HERE = Path(__file__).resolve().parent
+TASK = "deploy build 9f2c to production"
+
+
+@dataclass
+class Log:
+    """What was asked, and what came of it."""
+
+    verdicts: list[str] = field(default_factory=list)
+
+
+class Deployer(Agent[Log]):
+    """Does nothing risky without a yes: no client, no answer and no time left all mean no."""
+
+    def init_agent(self, _options: object) -> Started[Log]:
+        return Started({}, Log())
+
+    async def pre_turn(self, prompt: str, state: Log) -> Run[Log] | Skip[Log]:
+        verdict = await self._verdict(prompt) if prompt.startswith("deploy") else "harmless"
+        state.verdicts.append(f"{verdict}: {prompt}")
+        return Run(prompt, state) if verdict in ("harmless", "approved") else Skip(state)
+
+    async def _verdict(self, step: str) -> str:
+        question = {"question": "May I go on?", "detail": step}
+        try:
+            yes = await self.context.call("confirm", question, catalog=TERMINAL, timeout_ms=600_000)
+        except FunctionFailed as failed:
+            return f"not approved ({failed.code})"
+        return "approved" if yes is True else "refused"
+
+    def handle_response(self, _ref: RequestRef, _response: Response, state: Log) -> NoReply[Log]:
+        return NoReply(state)
+
+    @function
+    def verdicts(self, _arguments: dict[str, Any], state: Log) -> object:
+        """What a client may look at without a turn."""
+        return state.verdicts
+
+
+async def confirm(arguments: dict[str, Any]) -> bool:
+    """Show the question and return whether the answer was yes."""
+    print(arguments["question"], arguments.get("detail", ""))
+    answer = await asyncio.to_thread(input, "yes or no? ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+async def main(*, only_start: bool) -> None:
+    catalog = Catalog(
+        catalog_id=TERMINAL, functions=(Function.made("confirm", allowed_callers="agentOnly"),)
+    )
+    async with AsyncClient() as client:
+        await client.start_agent(Deployer, name="deployer", backend="echo", cwd=HERE)
+        if only_start:
+            return
+        session = await client.attach(
+            "deployer", catalogs=[catalog], functions={"confirm": confirm}
+        )
+        async with session:
+            try:
+                print((await client.ask("deployer", TASK)).text)
+            except TurnFailed as failed:
+                print(failed)
+            print(await session.call("verdicts"))
+        await client.stop("deployer")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(only_start="--only-start" in sys.argv[1:]))

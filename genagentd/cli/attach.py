@@ -1,0 +1,156 @@
+"""Functions between a terminal and an agent: `attach` answers an agent's, `call` calls one.
+
+The terminal is a client like any other: it serves one small catalog, and an agent
+that wants something of a person names it. What an agent says is shown and never
+obeyed by the terminal; without an answer the agent hears that there was none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genagent_protocol.errors import FunctionFailed
+from genagent_protocol.reasons import NORMAL, SHUTDOWN
+from genagentd.cli import exits
+from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
+from genagentd.cli.exits import Failure
+from genagentd.cli.output import Output
+from genagentd.cli.program import command, output
+from genagentd.cli.values import json_or_text, shown
+
+if TYPE_CHECKING:
+    from genagentd.rpc import Catalog, Session
+
+#: The catalog that a terminal serves.
+TERMINAL_CATALOG_ID = "urn:genagentd:terminal"
+#: Whoever sat at the terminal left without an answer.
+NO_ANSWER = "NO_ANSWER"
+
+_YES, _NO = {"y", "yes"}, {"n", "no"}
+#: What each function takes: the names of its texts, and which of them must be there.
+_TEXTS = {
+    "ask": (("question", "detail"), ("question",)),
+    "confirm": (("question", "detail"), ("question",)),
+    "show": (("text",), ("text",)),
+}
+
+
+@command(app, "attach")
+@name_argument()
+def attach(name: object) -> int:
+    """Answer what an agent asks, until it ends or Ctrl-C.
+
+    An agent asks with the catalog urn:genagentd:terminal: `confirm` (yes or no),
+    `ask` (a line of text) and `show`.
+
+    \b
+    genagent attach deployer
+    """
+    out = output()
+    functions = _Person(out).functions
+    with (
+        connected() as client,
+        client.attach(name, catalogs=[_catalog()], functions=functions) as session,
+    ):
+        out.note(f"attached to {shown(name)}; Ctrl-C detaches")
+        session.serve()
+        return _ended(session, name)
+
+
+@command(app, "call")
+@name_argument()
+@click.argument("function")
+@click.argument("arguments", required=False, default="{}")
+@timeout_option()
+def call(name: object, function: str, arguments: str, timeout: float | None) -> None:
+    """Call a function that an agent offers, and print its value as JSON.
+
+    \b
+    genagent call builder look_up_build '{"sha": "9f2c"}'
+    """
+    given = json_or_text(arguments)
+    if not isinstance(given, dict):
+        raise Failure(exits.USAGE, "usage", f"the arguments are a JSON object, not {arguments!r}")
+    with connected(timeout) as client, client.attach(name) as session:
+        value = session.call(function, given, timeout_ms=milliseconds(timeout))
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    output().result(text, agent=name, function=function, value=value)
+
+
+def _catalog() -> Catalog:
+    from genagentd.rpc import Catalog, Function
+
+    def schema(texts: tuple[str, ...], required: tuple[str, ...]) -> dict[str, Any]:
+        properties = {text: {"type": "string"} for text in texts}
+        closed = {"type": "object", "properties": properties, "additionalProperties": False}
+        return {**closed, "required": list(required)}
+
+    return Catalog(
+        catalog_id=TERMINAL_CATALOG_ID,
+        functions=tuple(
+            Function.made(name, arguments=schema(*texts), allowed_callers="agentOnly")
+            for name, texts in _TEXTS.items()
+        ),
+    )
+
+
+def _ended(session: Session, name: object) -> int:
+    """Say how it ended; return the exit code.
+
+    Raises:
+        Failure: the agent did not end in order.
+    """
+    if session.ended in (NORMAL, SHUTDOWN):
+        output().result("", agent=name, state="ended", reason=str(session.ended))
+        return exits.OK
+    raise Failure(exits.UNCERTAIN, "process_down", f"{shown(name)}: {session.over}")
+
+
+class _Person:
+    """Whoever sits at the terminal."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+
+    @property
+    def functions(self) -> dict[str, Callable[[dict[str, Any]], object]]:
+        """What the person can be asked, by name."""
+        return {"ask": self._ask, "confirm": self._confirm, "show": self._show}
+
+    def _ask(self, arguments: dict[str, Any]) -> object:
+        return self._answer("ask", arguments, "> ")
+
+    def _confirm(self, arguments: dict[str, Any]) -> object:
+        while True:
+            answer = self._answer("confirm", arguments, "yes or no? ").lower()
+            if answer in _YES | _NO:
+                return answer in _YES
+
+    def _show(self, arguments: dict[str, Any]) -> None:
+        if self._out.as_json:
+            self._out.object({"function": "show", "arguments": arguments})
+        else:
+            self._out.text(f"{arguments['text']}\n")
+
+    def _answer(self, function: str, arguments: dict[str, Any], prompt: str) -> str:
+        """Show the question and return the line that is typed.
+
+        Raises:
+            FunctionFailed: nobody will type any more.
+        """
+        if self._out.as_json:
+            self._out.object({"function": function, "arguments": arguments})
+        else:
+            for text in (arguments["question"], arguments.get("detail")):
+                if text is not None:
+                    self._out.note(text)
+            self._out.note(prompt)
+        line = sys.stdin.readline()
+        if not line:
+            raise FunctionFailed(NO_ANSWER, "nobody is at the terminal any more")
+        return line.strip()

@@ -1,0 +1,86 @@
+"""The approval example is a program that runs, whoever answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from support.commands import command
+from support.daemons import REPOSITORY, PrivateDaemon
+
+pytestmark = pytest.mark.process
+
+SCRIPT = REPOSITORY / "examples/approval.py"
+TASK = "deploy build 9f2c to production"
+
+
+@pytest.fixture(autouse=True)
+def _examples() -> None:
+    if not SCRIPT.exists():
+        pytest.skip("the examples are not part of an installed distribution")
+
+
+def run(house: PrivateDaemon, argv: list[str], answer: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv,
+        env=house.environ,
+        input=answer,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "verdict"),
+    [
+        ("yes\n", TASK, "approved"),
+        ("no\n", "the turn failed: pre_turn_skipped", "refused"),
+        ("", "the turn failed: pre_turn_skipped", "not approved (EXECUTION_ERROR)"),
+    ],
+    ids=["yes", "no", "nobody"],
+)
+def test_nothing_risky_runs_without_a_yes(
+    house: PrivateDaemon, answer: str, told: str, verdict: str
+) -> None:
+    """The question reaches the person, and the answer decides; no answer is a no."""
+    done = run(house, [sys.executable, str(SCRIPT)], answer)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"May I go on? {TASK}"
+    assert lines[-1] == str([f"{verdict}: {TASK}"])
+    assert told in done.stdout
+
+
+def test_a_terminal_answers_in_place_of_the_script(house: PrivateDaemon) -> None:
+    """The catalog is the terminal's, so `genagent attach` fits."""
+    started = run(house, [sys.executable, str(SCRIPT), "--only-start"], "")
+    assert started.returncode == 0, started.stderr
+    with subprocess.Popen(
+        command("genagent", "attach", "deployer"),
+        env=house.environ,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as terminal:
+        assert terminal.stdin is not None
+        assert terminal.stderr is not None
+        assert terminal.stderr.readline() == "attached to deployer; Ctrl-C detaches\n"
+        terminal.stdin.write("perhaps\nyes\n")
+        terminal.stdin.flush()
+
+        asked = run(house, command("genagent", "ask", "deployer", TASK), "")
+        seen = run(house, command("genagent", "call", "deployer", "verdicts"), "")
+        stopped = run(house, command("genagent", "stop", "deployer"), "")
+
+        assert (asked.returncode, asked.stdout) == (0, f"{TASK}\n")
+        assert seen.stdout == f'["approved: {TASK}"]\n'
+        assert stopped.returncode == 0
+        assert terminal.wait(60) == 0
+        shown = terminal.stderr.read()
+    assert shown.count("yes or no?") == 2
+    assert "May I go on?" in shown
