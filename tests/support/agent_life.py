@@ -206,7 +206,7 @@ from genagentd import kernel
 from genagentd.agent import entry
 kernel.die_with_parent()
 kernel.adopt_orphans()
-os._exit(entry.main(sys.argv[1], int(sys.argv[2]), True))
+os._exit(entry.main(sys.argv[1], int(sys.argv[2])))
 """
 
 
