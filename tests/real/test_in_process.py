@@ -1,6 +1,5 @@
 """The real programs against a provider on loopback: nothing here needs a network.
 
-They are found on PATH or in the packages of the extras `claude-cli` and `codex-cli`.
 A real program is slow to start and changes with every version; what holds for ours
 is what these tests ask of it.
 """
@@ -8,9 +7,7 @@ is what these tests ask of it.
 from __future__ import annotations
 
 import asyncio
-import os
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,72 +18,14 @@ from genagent_backends.base import Backend, Failed, Session
 from genagent_backends.claude import ClaudeBackend
 from genagent_backends.codex import CodexBackend
 from genagent_backends.failures import failure_of
-from genagent_backends.programs import CLAUDE, CODEX, Program, find_program
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse, settled
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
 from support.fake_provider import Answer, FakeProvider, Says, Sends, refuses
+from support.real_programs import claude, codex, duplex
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 PATIENCE_S = 60.0
-
-CODEX_CONFIG = """
-model = "fake"
-model_provider = "fake"
-[model_providers.fake]
-name = "fake"
-base_url = "{base_url}"
-wire_api = "responses"
-env_key = "FAKE_KEY"
-request_max_retries = 0
-stream_max_retries = 0
-[analytics]
-enabled = false
-"""
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    # Not below /tmp: codex complains about a home there.
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
-        yield Path(path)
-
-
-def found(program: Program) -> None:
-    if isinstance(find_program(program, None, os.environ), Failed):
-        pytest.skip(f"the program {program.name} is not here; pip install '{program.extra}'")
-
-
-def claude(home: Path, provider: FakeProvider, **more: Any) -> tuple[Backend, Mapping[str, Any]]:
-    found(CLAUDE)
-    env = {
-        "HOME": str(home),
-        "CLAUDE_CONFIG_DIR": str(home / "config"),
-        "ANTHROPIC_BASE_URL": provider.origin,
-        "ANTHROPIC_API_KEY": "dummy",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
-    return ClaudeBackend(), {"env": env, "hermetic": True, "max_retries": 0, **more}
-
-
-def duplex(home: Path, provider: FakeProvider, **more: Any) -> tuple[Backend, Mapping[str, Any]]:
-    return claude(home, provider, mode="duplex", **more)
-
-
-def codex(home: Path, provider: FakeProvider, **more: Any) -> tuple[Backend, Mapping[str, Any]]:
-    found(CODEX)
-    (home / "config").mkdir(exist_ok=True)
-    config = CODEX_CONFIG.format(base_url=provider.base_url)
-    (home / "config" / "config.toml").write_text(config)
-    env = {"HOME": str(home), "CODEX_HOME": str(home / "config"), "FAKE_KEY": "dummy"}
-    return CodexBackend(), {
-        "env": env,
-        "skip_git_repo_check": True,
-        "sandbox": "read_only",
-        "approval_policy": "never",
-        **more,
-    }
-
 
 PROGRAMS = [claude, duplex, codex]
 
@@ -119,8 +58,9 @@ class Talk:
 
 @asynccontextmanager
 async def talking(program: Any, home: Path, **more: Any) -> AsyncIterator[Talk]:
+    backend: Backend = CodexBackend() if program is codex else ClaudeBackend()
     async with FakeProvider() as provider:
-        backend, options = program(home, provider, **more)
+        options = program(home, provider, **more)
         frozen = freeze({"working_dir": str(home), "timeout_ms": 60_000, **options})
         assert isinstance(frozen, FrozenDict)
         session = await settled(backend.start_session(frozen))
