@@ -24,7 +24,7 @@ TEXT = {"kind": "text", "text": "hi"}
 
 
 async def test_an_agent_without_its_daemon_ends_in_order_and_not_late() -> None:
-    """Its callbacks run, its turn stops, and an alarm is set in case they do not."""
+    """Its callbacks run, its turn stops, and an alarm is set in case they do not (S235)."""
     script = {"script": [[TEXT, {"hang": "idle"}]]}
     async with living("support.recorders:Recorder", options={"backend": script}) as agent:
         agent.submit("go", stream=True)

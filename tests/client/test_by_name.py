@@ -136,7 +136,7 @@ def test_a_prompt_arrives_byte_for_byte(client: Client) -> None:
 
 
 def test_a_large_prompt_is_refused_by_the_agents_bound_not_by_the_wire(client: Client) -> None:
-    """Between the queue's bound and the wire's limit the agent decides (C1 of D.1)."""
+    """Between the queue's bound and the wire's limit the agent decides (D.1)."""
     fleet.start(client, "a", HANGS, options={"max_pending_prompt_bytes": 10})
     client.tell("a", "runs at once, outside the pending caps")
 
