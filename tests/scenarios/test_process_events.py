@@ -248,11 +248,12 @@ def test_s080_s171_a_crashing_decision_ends_the_agent_before_the_completion(scen
 
     ref = scene.client.tell_with_completion("a", "p")
     down = fleet.down(scene.client, handle)
+    last = scene.seen()[-1]
     successor = scene.start()
 
     assert (down.reason.text, "LookupError" in str(down.reason)) == ("callback_failed", True)
     assert "a secret" not in str(down.reason)
-    assert scene.seen()[-2].startswith("terminate_agent callback_failed")
+    assert last.startswith("terminate_agent callback_failed")
     assert successor.incarnation != ref.incarnation
     scene.state()
     assert scene.silent()
