@@ -253,6 +253,20 @@ def test_s022_s039_an_interrupted_turn_leaves_the_state_of_its_dispatch(scene: S
     )
 
 
+@pytest.mark.parametrize(("agent", "copies"), [("CountsCopies", 1), ("CountsCopiesWatching", 3)])
+def test_s022_the_state_is_copied_for_those_who_can_touch_it(
+    scene: Scene, agent: str, copies: int
+) -> None:
+    """Once at the start, and in front of each turn that hands it to user code."""
+    scene.client.start_agent(
+        f"support.scenario_agents:{agent}", name="a", backend="echo", cwd=fleet.HERE
+    )
+    for _ in range(2):
+        scene.client.ask("a", "p")
+
+    assert scene.state() == copies
+
+
 def test_s024_s025_s026_s027_a_response_is_folded_from_its_events(scene: Scene) -> None:
     """Terminal text wins, chunks are joined, messages set off, the last usage counts."""
     texts = [{"kind": "text", "text": word} for word in ("hel", "lo")]

@@ -233,6 +233,32 @@ class ShowsOptions(Agent[FrozenDict]):
         return state
 
 
+class CountsCopies(Agent[str]):
+    """Shows how often its state was copied."""
+
+    copies = 0
+
+    def init_agent(self, options: FrozenDict) -> Started[str]:
+        return Started(options, "state")
+
+    def handle_response(self, _ref: RequestRef, _response: Response, state: str) -> NoReply[str]:
+        return NoReply(state)
+
+    def copy_state(self, state: str) -> str:
+        self.copies += 1
+        return state
+
+    def show_state(self, _state: str) -> Plain:
+        return self.copies
+
+
+class CountsCopiesWatching(CountsCopies):
+    """The same, with a callback that runs in the turn and is handed the state."""
+
+    def handle_stream_event(self, _event: Event, state: str) -> str:
+        return state
+
+
 class Bare(Agent[None]):
     """Has only what an agent has to have."""
 
