@@ -40,7 +40,8 @@ class Stage:
 
     def say(self, text: str) -> None:
         """Print one line of progress at once; a long answer is cut."""
-        line = " ".join(text.split())
+        indent = text[: len(text) - len(text.lstrip())]
+        line = indent + " ".join(text.split())
         print(line if len(line) <= 100 else f"{line[:99]}…", flush=True)
 
 
