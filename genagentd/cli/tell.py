@@ -176,8 +176,11 @@ class _Follow:
         if self._out.as_json:
             self._out.object({**self._fields, "event": event.kind, "data": event.data})
         elif event.kind == "text" and isinstance(text := event.data.get("text"), str):
-            self._streamed += text
-            self._out.text(text)
+            # As in the response: a message of its own begins after a blank line.
+            opens = event.data.get("message_boundary") is True and self._streamed and text
+            said = f"\n\n{text}" if opens else text
+            self._streamed += said
+            self._out.text(said)
 
     def _gap(self, gap: Gap) -> None:
         if self._out.as_json:

@@ -255,6 +255,21 @@ def test_streaming_prints_text_as_it_comes_and_not_again(genagent: Command) -> N
     assert objects[-1]["state"] == "completed"
 
 
+def test_streaming_shows_where_a_message_begins(genagent: Command) -> None:
+    """Two messages of one turn are not one word; the first has nothing before it."""
+    script: list[object] = [
+        [
+            *({"kind": "text", "text": text, "message_boundary": True} for text in ("a", "", "b")),
+            {"kind": "result"},
+        ]
+    ]
+    genagent("start", "a", "--backend", "scripted", "-o", f"script={json.dumps(script)}")
+
+    streamed = genagent("tell", "a", "p", "--stream")
+
+    assert streamed.out.splitlines()[1:] == ["a", "", "b"]
+
+
 def test_a_refused_tell_has_no_ref(genagent: Command, gates: Gates) -> None:
     """Exit 4, nothing on standard output."""
     start_gated(genagent, gates, "max_pending_prompts=0")
