@@ -391,7 +391,7 @@ def test_s035_an_ask_that_times_out_leaves_its_work_queued(scene: Scene) -> None
         scene.client.ask("a", "patient", timeout_ms=20)
     assert scene.client.status("a").queued == 1
     scene.release()
-    scene.wait_seen("pre_turn patient")
+    scene.wait_seen("post_turn completed", times=2)
 
     assert scene.prompts() == ["held", "patient"]
 
