@@ -18,7 +18,7 @@ from pathlib import Path
 
 from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain
-from genagent_protocol.refs import Incarnation
+from genagent_protocol.refs import BootId, Incarnation
 
 _DAEMON_LOG = "genagentd.log"
 
@@ -64,6 +64,11 @@ class Places:
         """Where one life of an agent is reached; no other life, or launch of it, uses that path."""
         again = f".{attempt}" if attempt else ""
         return str(self.agents / f"{incarnation}{again}.sock")
+
+    @property
+    def longest_socket(self) -> str:
+        """A path as long as any that `agent_socket` returns in the life of one daemon."""
+        return self.agent_socket(Incarnation(BootId("0" * 16), 10**9), attempt=9)
 
     def agent_log(self, name: Plain, incarnation: Incarnation) -> Path:
         """Where standard output and error of one life of an agent go."""
@@ -151,8 +156,8 @@ def make_private(directory: Path) -> None:
     """Create *directory* with mode 0700, or make sure that it is ours and private.
 
     Raises:
-        UsageError: it is a link, not a directory, someone else's, or cannot be
-            made; nothing was changed in it.
+        UsageError: it is a link, not a directory, someone else's, in a directory where
+            others could replace it, or cannot be made; nothing was changed in it.
     """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -170,5 +175,19 @@ def make_private(directory: Path) -> None:
             f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); "
             "choose another one with GENAGENT_RUN_DIR"
         )
+    _check_parent(directory.parent)
     if stat.S_IMODE(found.st_mode) != 0o700:
         directory.chmod(0o700)
+
+
+def _check_parent(parent: Path) -> None:
+    """Refuse a parent whose writers could put something else in our directory's place."""
+    found = parent.stat()
+    if found.st_mode & stat.S_ISVTX or not found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+        return
+    # A group that is ours alone, as many systems give to every user, is no stranger.
+    if found.st_mode & stat.S_IWOTH or found.st_gid not in (0, os.getgid()):
+        raise UsageError(
+            f"others may write in {parent} and could replace what is ours there; take that away "
+            "from them (chmod o-w,g-w), or choose another directory with GENAGENT_RUN_DIR"
+        )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 
 from genagent_protocol.errors import NotReachable, UsageError
 
@@ -34,7 +35,7 @@ def probe(path: str) -> None:
 
     Raises:
         UsageError: the path is too long to be one.
-        NotReachable: nothing does.
+        NotReachable: nothing does, or somebody else does, who may have planted it there.
     """
     check_path(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
@@ -48,3 +49,14 @@ def probe(path: str) -> None:
                 f"no daemon answers at {path} ({os.strerror(error.errno or 0)}); "
                 "start one with: genagentd start"
             ) from None
+        _check_owner(tried, path)
+
+
+def _check_owner(connected: socket.socket, path: str) -> None:
+    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", raw)
+    # Root is trusted, and may look after the daemons of others.
+    if uid not in (0, os.getuid()) and os.getuid() != 0:
+        raise NotReachable(
+            f"who listens at {path} is another user (uid {uid}); nothing was said to it"
+        )

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from genagent_protocol.errors import GenAgentError
+from genagent_protocol.errors import GenAgentError, UsageError
 from genagent_protocol.refs import BootId
 from genagentd import channels, kernel
 from genagentd.config import BadConfiguration, Config
@@ -54,11 +54,12 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
     forked its guardian already, if there is to be one.
 
     Raises:
-        UsageError: a directory cannot be used.
+        UsageError: a directory or the lock cannot be used.
         AlreadyRunning: another daemon is there; nothing was changed.
     """
     make_private(places.run)
     check_path(places.socket)
+    check_path(places.longest_socket)
     make_private(places.state)
     with _locked(places):
         for directory in (places.agents, places.logs):
@@ -76,12 +77,16 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
 
 @contextlib.contextmanager
 def _locked(places: Places) -> Iterator[None]:
-    fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunning(places, lock_holder(places)) from None
+        fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise UsageError(f"{places.lock} cannot be used as a lock: {error.strerror}") from None
+    try:
+        while not _taken(fd, fcntl.LOCK_EX):
+            # Whoever only looks whether it is locked holds it for a moment, too.
+            if not _taken(fd, fcntl.LOCK_SH):
+                raise AlreadyRunning(places, lock_holder(places))
+            fcntl.flock(fd, fcntl.LOCK_UN)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()} {kernel.started_ticks(os.getpid())}\n".encode(), 0)
         yield
@@ -111,12 +116,17 @@ def is_locked(places: Places) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _taken(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
-    return False
+
+
+def _taken(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _written_pid(path: Path) -> int | None:
@@ -129,7 +139,8 @@ def _remove_stale(places: Places) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(places.socket)
     for path in places.agents.iterdir():
-        path.unlink()
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
 
 
 def _raise_descriptor_limit() -> None:

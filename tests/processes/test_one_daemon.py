@@ -1,0 +1,323 @@
+"""One daemon for a runtime directory: by its lock, whatever files, pids and strangers say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from genagentd import kernel
+from genagentd.client.client import Client
+from genagentd.socket_path import MAX_PATH_BYTES
+from support import fleet
+from support.commands import ran
+from support.daemons import PrivateDaemon
+from support.figures import Figures, counts
+from support.waiting import until
+
+pytestmark = pytest.mark.process
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def place(nothing_left: None) -> Iterator[PrivateDaemon]:
+    """A runtime directory without a daemon; one that is started in it ends with the test."""
+    private = PrivateDaemon()
+    try:
+        yield private
+    finally:
+        ran(private, "genagentd", "stop", "--force")
+        if private.guardian is not None:
+            private.guardian.wait(30)
+        private.cleanup()
+
+
+def test_F014_a_second_daemon_is_refused_and_the_first_serves_on(
+    daemon: PrivateDaemon, client: Client, figures: Figures
+) -> None:
+    """F014: binding would silently steal the socket, so the lock decides before."""
+    inode = os.stat(daemon.places.socket).st_ino
+    fleet.start(client, "a")
+    began = time.monotonic()
+
+    refused = ran(daemon, "genagentd", "run")
+
+    took_ms = (time.monotonic() - began) * 1000
+    assert (refused.code, f"pid {daemon.pid}" in refused.err) == (4, True)
+    assert os.stat(daemon.places.socket).st_ino == inode
+    assert client.ask("a", "still there").text == "done"
+    figures.note(
+        "F014",
+        "a second daemon is refused after",
+        f"{took_ms:.0f} ms",
+        "1000 ms",
+        met=took_ms <= 1_000,
+    )
+
+
+@counts(short=5, full=20)
+def test_E010_of_many_starts_at_once_one_makes_the_daemon(
+    place: PrivateDaemon, figures: Figures, count: int
+) -> None:
+    """E010: the others find it, and name its pid."""
+    with ThreadPoolExecutor(count) as pool:
+        found = list(pool.map(lambda _: ran(place, "genagentd", "start", "--json"), range(count)))
+
+    assert [one.code for one in found] == [0] * count, found
+    pids = {one.json["pid"] for one in found}
+    made = sum(one.json["started"] for one in found)
+    figures.note(
+        "E010", f"daemons after {count} starts at once", len(pids), "1", met=len(pids) == made == 1
+    )
+    assert (len(pids), made) == (1, 1)
+
+
+def test_E008_a_stale_pid_of_a_stranger_stops_no_start_and_gets_no_signal(
+    place: PrivateDaemon,
+) -> None:
+    """E008: a pid is worth nothing; the lock is, and nobody holds it."""
+    stranger = subprocess.Popen(["sleep", "1000"])
+    try:
+        place.places.lock.write_text(f"{stranger.pid} {kernel.started_ticks(stranger.pid)}\n")
+        no_daemon = ran(place, "genagentd", "stop")
+        place.start()
+        stopped = ran(place, "genagentd", "stop")
+        assert (no_daemon.code, stopped.code) == (7, 0)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_E011_strangers_with_the_same_names_are_left_alone(
+    place: PrivateDaemon, daemon: PrivateDaemon, client: Client, tmp_path: Path
+) -> None:
+    """E011: another daemon's agents, and a program called claude, are none of our business."""
+    claude = tmp_path / "claude"
+    claude.symlink_to("/bin/sleep")
+    user_session = subprocess.Popen([str(claude), "1000"])
+    try:
+        theirs = fleet.start(client, "a", fleet.BUSY_WITH_ORPHAN)
+        _, begun = fleet.begin(client, theirs, spawns=2)
+        untouched = [fleet.of(theirs), *begun, *fleet.identities([user_session.pid, daemon.pid])]
+        for end in ("kill", "stop"):
+            place.start()
+            with Client(place.run) as other:
+                ours = fleet.start(other, "a", fleet.BUSY_WITH_ORPHAN)
+                fleet.begin(other, ours, spawns=2)
+            place.kill() if end == "kill" else place.stop()
+            place.wait()
+        assert len(fleet.alive(untouched)) == len(untouched)
+    finally:
+        user_session.kill()
+        user_session.wait()
+
+
+def test_E032_a_daemon_that_hangs_is_not_replaced(daemon: PrivateDaemon, client: Client) -> None:
+    """E032: two starters at once both refuse, naming who holds the lock; then it goes on."""
+    inode = os.stat(daemon.places.socket).st_ino
+    fleet.start(client, "a")
+    with fleet.stopped(daemon.pid), ThreadPoolExecutor(2) as pool:
+        refused = list(
+            pool.map(
+                lambda _: ran(daemon, "genagentd", "start", "--timeout", "1", "--json"), range(2)
+            )
+        )
+    assert [one.code for one in refused] == [7, 7]
+    assert {one.json["error"]["details"]["pid"] for one in refused} == {daemon.pid}
+    assert os.stat(daemon.places.socket).st_ino == inode
+    assert client.ask("a", "still there").text == "done"
+
+
+@pytest.mark.parametrize("length", [60, 85, 90, 107, 120])
+@pytest.mark.parametrize("letter", ["d", "ä"])
+def test_E034_a_directory_is_either_short_enough_for_agents_or_refused_with_its_length(
+    tmp_path: Path, nothing_left: None, length: int, letter: str
+) -> None:
+    """E034: it is never the first start of an agent that finds out."""
+    base = Path(f"/tmp/g{os.getpid()}")
+    left = (length - len(str(base)) - 1) // len(letter.encode())
+    long = PrivateDaemon(run=base / (letter * left))
+    try:
+        if len(os.fsencode(long.places.longest_socket)) > MAX_PATH_BYTES:
+            refused = ran(long, "genagentd", "run")
+            assert refused.code == 78
+            assert f"the limit is {MAX_PATH_BYTES}" in refused.err
+            assert str(long.run) in refused.err
+        else:
+            long.run.mkdir(parents=True)
+            long.start()
+            with Client(long.run) as client:
+                fleet.start(client, "a")
+                assert client.ask("a", "hello").text == "done"
+            assert long.stop() == 0
+    finally:
+        if long.run.exists():
+            long.cleanup()
+        if base.exists():
+            base.rmdir()
+
+
+def test_E063_nobody_else_gets_in_whatever_the_umask_and_the_modes(
+    place: PrivateDaemon,
+) -> None:
+    """E063: directory and socket keep others out, and the uid of each frame does again."""
+    if os.getuid() != 0:
+        pytest.skip("only root can try to connect as somebody else")
+    before = os.umask(0)
+    try:
+        place.start()
+    finally:
+        os.umask(before)
+    assert os.stat(place.run).st_mode & 0o777 == 0o700
+    assert os.stat(place.places.socket).st_mode & 0o077 == 0
+    for directory in (place.places.agents, place.places.logs):
+        assert os.stat(directory).st_mode & 0o077 == 0
+    with Client(place.run) as client:
+        fleet.start(client, "a")
+        assert _as(NOBODY, place).startswith("PermissionError")
+        for path in (place.run, Path(place.places.socket), place.places.agents):
+            path.chmod(0o777)
+        assert _as(NOBODY, place).startswith("NotReachable")
+        assert client.daemon_status().bad_frames > 0
+        assert client.ask("a", "nobody was served").text == "done"
+        assert [row.name for row in client.list()] == ["a"]
+
+
+def _as(uid: int, place: PrivateDaemon) -> str:
+    """Return what a client of another user is stopped by."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(uid)
+        told = "connected"
+        try:
+            with socket.socket(socket.AF_UNIX) as plain:
+                plain.connect(place.places.socket)
+            Client(place.run).connect(timeout_ms=1_000).start_agent(
+                None, name="b", backend="echo", cwd="/"
+            )
+        except BaseException as error:
+            told = f"{type(error).__name__}: {error}"
+        os.write(write, told.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        told = said.read()
+    os.waitpid(child, 0)
+    return told
+
+
+@pytest.mark.parametrize("planted", ["link", "foreign", "writable_parent", "link_for_lock"])
+def test_a_planted_path_is_refused(tmp_path: Path, nothing_left: None, planted: str) -> None:
+    """Whoever could put something there first could be spoken to instead of us."""
+    tmp_path.chmod(0o755)
+    run = tmp_path / "run"
+    match planted:
+        case "link":
+            (tmp_path / "theirs").mkdir()
+            run.symlink_to(tmp_path / "theirs")
+        case "foreign":
+            if os.getuid() != 0:
+                pytest.skip("only root can make a directory of somebody else")
+            run.mkdir()
+            os.chown(run, NOBODY, NOBODY)
+        case "writable_parent":
+            tmp_path.chmod(0o777)
+        case "link_for_lock":
+            run.mkdir(mode=0o700)
+            (run / "genagentd.lock").symlink_to(tmp_path / "victim")
+            (tmp_path / "victim").write_text("precious")
+
+    refused = ran(PrivateDaemon(run=run), "genagentd", "run")
+
+    assert refused.code == 78
+    assert str(tmp_path) in refused.err
+    assert "Traceback" not in refused.err
+    if planted == "link_for_lock":
+        assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_looking_at_the_lock_never_keeps_a_daemon_from_taking_it(place: PrivateDaemon) -> None:
+    """Everyone who asks whether a daemon runs holds the lock for a moment."""
+    place.start()
+    place.stop()
+    looking = subprocess.Popen(
+        [sys.executable, "-c", _LOOKS], env=place.environ, stdout=subprocess.PIPE
+    )
+    try:
+        assert looking.stdout is not None
+        looking.stdout.readline()
+        for _ in range(5):
+            assert place.start().stop() == 0
+    finally:
+        looking.kill()
+        looking.communicate()
+
+
+_LOOKS = """
+from genagentd.daemon.service import is_locked
+from genagentd.paths import places
+print(flush=True)
+while True:
+    is_locked(places())
+"""
+
+
+def test_what_a_crash_left_is_removed_and_nothing_else(place: PrivateDaemon) -> None:
+    """Sockets of the dead go once the lock is ours; what is behind a link stays."""
+    agents = place.places.agents
+    agents.mkdir(parents=True)
+    place.run.chmod(0o700)
+    outside = place.run / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    (agents / "link").symlink_to(outside)
+    for path in (place.places.socket, str(agents / "old.sock")):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(path)
+    (agents / "sub").mkdir()
+    (agents / "sub" / "deep").write_text("stale")
+
+    place.start()
+
+    assert [path.name for path in agents.iterdir()] == ["sub"]
+    assert (outside / "file").read_text() == "precious"
+
+
+def test_a_client_does_not_talk_to_somebody_elses_daemon(place: PrivateDaemon) -> None:
+    """A socket planted where ours is expected would hear every prompt."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be two other users")
+    place.run.chmod(0o777)
+    trapper = os.fork()
+    if trapper == 0:
+        os.setuid(NOBODY)
+        with socket.socket(socket.AF_UNIX) as trap:
+            os.umask(0)
+            trap.bind(place.places.socket)
+            trap.listen()
+            signal.pause()
+    try:
+        until(lambda: _listens(place.places.socket), "the trap is there")
+        assert "another user (uid 65534)" in _as(NOBODY - 1, place)
+        assert "did not" in _as(NOBODY, place)  # It is not a daemon, but it is its own.
+    finally:
+        os.kill(trapper, signal.SIGKILL)
+        os.waitpid(trapper, 0)
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as plain:
+        return plain.connect_ex(path) == 0
