@@ -1,6 +1,7 @@
 """What arrives in a mailbox, and the outcomes, answers and reasons inside.
 
-All of them are frozen values; compare, match and keep them as you like.
+All of them are frozen values; compare, match and keep them as you like. `Failed` is
+an outcome here; the `Failed` of `genagentd` matches and equals it.
 """
 
 from genagent_protocol.answers import (
