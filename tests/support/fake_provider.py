@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Self
+from zlib import crc32
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ def messages(says: Says) -> Rendered:
         blocks.append({**call, "input": given})
     stop = says.stop or ("tool_use" if says.tool else "end_turn")
     message: dict[str, object] = {
-        "id": "msg_fake",
+        "id": f"msg_{crc32(repr(blocks).encode()):08x}",
         "type": "message",
         "role": "assistant",
         "model": "fake-model",
