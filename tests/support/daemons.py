@@ -47,6 +47,8 @@ class PrivateDaemon:
     stdin: int = subprocess.DEVNULL
     run: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="ga")))
     guardian: subprocess.Popen[bytes] | None = None
+    #: What runs it.
+    command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "genagentd", "run"])
     #: Whether its latest life was ended by SIGKILL, which leaves its sockets behind.
     killed: bool = False
 
@@ -71,7 +73,7 @@ class PrivateDaemon:
         self.killed = False
         with (self.run / "stderr").open("ab") as log:
             self.guardian = subprocess.Popen(
-                [sys.executable, "-m", "genagentd", "run"],
+                self.command,
                 env=self.environ,
                 stdin=self.stdin,
                 stdout=log,
