@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from genagent_protocol.errors import NotReachable
 from genagentd import kernel
 from genagentd.client.client import Client
 from genagentd.socket_path import probe
@@ -246,6 +247,14 @@ def test_the_daemons_own_log_is_moved_aside_before_it_fills_the_disk(
         place.cleanup()
 
 
+def _listens(path: str) -> bool:
+    try:
+        probe(path)
+    except NotReachable:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("stderr", ["full", "closed_pipe", "stuck_pipe"])
 def test_a_log_that_cannot_be_written_stops_nobody(nothing_left: None, stderr: str) -> None:
     """A full disk, and a reader that went away or does not read."""
@@ -269,7 +278,7 @@ def test_a_log_that_cannot_be_written_stops_nobody(nothing_left: None, stderr: s
     os.close(target)
     os.close(write)
     try:
-        until(lambda: os.path.exists(place.places.socket), "it is there")
+        until(lambda: _listens(place.places.socket), "it is there")
         with Client(place.run) as client:
             for number in range(3):
                 fleet.start(client, f"a{number}")
