@@ -24,7 +24,7 @@ from genagent_protocol.reasons import BackendError
 from support.fake_provider import Answer, FakeProvider, Says, Sends, refuses
 from support.real_programs import claude, codex, duplex
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 PATIENCE_S = 60.0
 
 PROGRAMS = [claude, duplex, codex]

@@ -23,7 +23,7 @@ from support.provider_turns import Heard, below, heard, start, submit, turn
 from support.real_programs import claude, codex, duplex
 from support.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.process, pytest.mark.timeout(120)]
 
 TOOLS: dict[Any, Callable[[str], tuple[str, dict[str, object]]]] = {
     claude: lambda command: ("Bash", {"command": command, "description": "a test"}),
