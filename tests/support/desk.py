@@ -2,7 +2,8 @@
 
 A prompt is JSON: `{"call": NAME, "args": ..., "timeout_ms": ...}`. With `"in"` the call is
 made there: `turn` (the default) inside the turn, `async` in an awaited callback, `def` in
-a plain one, `request` without waiting. What came of each call is kept in the state.
+a plain one, `request` without waiting, `count` times. `"big"` is the length of an
+argument. What came of each call is kept in the state.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Clerk(Agent[Desk]):
             case "async":
                 state.settled.append(await self._called(wanted))
             case "request":
-                self.context.request(wanted["call"], wanted.get("args"), catalog=CATALOG)
+                for _ in range(wanted.get("count", 1)):
+                    self.context.request(wanted["call"], wanted.get("args"), catalog=CATALOG)
             case _:
                 pass
         return NoReply(state)
@@ -134,4 +136,8 @@ def _wanted(text: object) -> dict[str, Any]:
         found = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         return {}
-    return {"in": "turn", **found} if isinstance(found, dict) and "call" in found else {}
+    if not isinstance(found, dict) or "call" not in found:
+        return {}
+    if "big" in found:
+        found["args"] = {"big": "x" * found["big"]}
+    return {"in": "turn", **found}

@@ -1,0 +1,359 @@
+"""Sessions in the agent: whose they are, what passes a waiting callback, what bad input does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from genagent_protocol import envelopes
+from genagent_protocol.answers import Refused, UiAttached
+from genagent_protocol.envelopes import Call, CallerDown, Reply, UiDetach, UiMessage
+from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.refs import Incarnation, MailboxAddress
+from genagent_protocol.requests import AttachUi
+from genagentd.agent.sessions import MAX_SESSIONS
+from support.agent_life import BOOT, CLIENT, Conversation, living
+from support.desk import CATALOG
+
+OTHER = MailboxAddress(BOOT, 4)
+CLERK = "support.desk:Clerk"
+
+
+async def attach(agent: Conversation, session: int = 3, who: MailboxAddress = CLIENT) -> Any:
+    """Attach as a client and return the agent's answer."""
+    number = 1000 + session
+    wanted = AttachUi(session=session, catalog_ids=(CATALOG,))
+    agent.say(Call(call=number, request=wanted), who.text, str(number))
+    return (await agent.next(Reply, lambda said: said.call == number)).answer
+
+
+def says(
+    agent: Conversation, message: object, session: str | None = "3", who: str = CLIENT.text
+) -> None:
+    """Say something in a session."""
+    frozen = freeze(message)
+    assert isinstance(frozen, FrozenDict)
+    agent.say(UiMessage(message=frozen), who, session)
+
+
+async def heard(agent: Conversation) -> dict[str, Any]:
+    """Return the next A2UI message that the agent says."""
+    message: dict[str, Any] = (await agent.next(UiMessage)).message
+    return message
+
+
+async def asked(agent: Conversation) -> str:
+    """Return the id of the call that the agent makes next."""
+    call_id: str = (await heard(agent))["callRendererFunction"]["functionCallId"]
+    return call_id
+
+
+def begin(agent: Conversation, where: str, **more: object) -> None:
+    """Have the agent call its client."""
+    agent.submit(json.dumps({"call": "ask", "in": where, **more}))
+
+
+def answer(call_id: str, **how: object) -> dict[str, object]:
+    return {"version": "v1.0", "rendererFunctionResponse": {"functionCallId": call_id, **how}}
+
+
+def called(name: str = "look_up_build", **args: object) -> dict[str, Any]:
+    call = {"@call": name, "args": args}
+    body = {"surfaceId": "main", "functionCallId": "c-1", "callFunction": call}
+    return {"version": "v1.0", "callAgentFunction": body}
+
+
+async def shown(agent: Conversation) -> tuple[list[Any], int]:
+    """Return what became of the agent's calls, and how much it dropped."""
+    state = await agent.shown()
+    return list(state["settled"]), state["dropped"]
+
+
+async def test_whoever_attaches_is_told_what_is_offered() -> None:
+    """A client can show it without asking again."""
+    async with living(CLERK, "echo") as agent:
+        answer = await attach(agent)
+
+        assert isinstance(answer, UiAttached)
+        assert "look_up_build" in answer.functions
+        assert list(answer.functions) == sorted(answer.functions)
+
+
+@pytest.mark.parametrize("session", [0, -1, 10**9, 2**63])
+async def test_a_session_is_a_box_that_its_connection_can_have(session: int) -> None:
+    """Box 0 is the client's own mailbox, and larger numbers have no address."""
+    async with living(CLERK, "echo") as agent:
+        answer = await attach(agent, session)
+
+        assert isinstance(answer, Refused)
+        assert answer.reason.code == "not_allowed"
+
+
+async def test_a_box_is_attached_once_and_an_agent_never() -> None:
+    """Two sessions in one box could not be told apart; agents have their own ways."""
+    async with living(CLERK, "echo") as agent:
+        assert isinstance(await attach(agent), UiAttached)
+        assert isinstance(await attach(agent), Refused)
+
+        agent.say(Call(call=5, request=AttachUi(session=4)), Incarnation(BOOT, 9).text, "5")
+        by_agent = await agent.next(Reply, lambda said: said.call == 5)
+        assert isinstance(by_agent.answer, Refused)
+
+
+async def test_an_agent_has_only_so_many_sessions() -> None:
+    """What others can open has a bound."""
+    async with living(CLERK, "echo") as agent:
+        for session in range(1, MAX_SESSIONS + 1):
+            assert isinstance(await attach(agent, session), UiAttached)
+
+        refused = await attach(agent, MAX_SESSIONS + 1)
+        assert isinstance(refused, Refused)
+        assert refused.reason.code == "busy"
+
+        agent.say(UiDetach(), CLIENT.text, "1")
+        assert isinstance(await attach(agent, MAX_SESSIONS + 1), UiAttached)
+
+
+@pytest.mark.parametrize(
+    ("who", "session"),
+    [(OTHER.text, "3"), (CLIENT.text, "4"), (CLIENT.text, None), (CLIENT.text, "x")],
+)
+async def test_nobody_answers_or_calls_in_the_session_of_another(
+    who: str, session: str | None
+) -> None:
+    """The daemon stamps the connection; a guessed number alone is worth nothing."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async")
+        call_id = await asked(agent)
+
+        says(agent, answer(call_id, value="forged"), session, who)
+        says(agent, called(sha="9f"), session, who)
+        agent.say(UiDetach(), who, session)
+        says(agent, answer(call_id, value="mine"))
+
+        await agent.next(envelopes.Completion)
+        assert await shown(agent) == (["mine"], 2)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [(UiDetach(), CLIENT.text, "3"), (CallerDown(caller=CLIENT), "daemon", None)],
+    ids=["detach", "gone"],
+)
+async def test_the_end_of_a_session_passes_a_waiting_callback(end: tuple[Any, str, Any]) -> None:
+    """Otherwise the callback would wait for ever for whom it keeps out."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async")
+        await asked(agent)
+
+        agent.say(*end)
+
+        await agent.next(envelopes.Completion)
+        [call], _ = await shown(agent)
+        assert call["code"] == "CANCELLED"
+
+
+async def test_a_client_calls_in_its_turn_and_answers_at_once() -> None:
+    """Functions are user code and run like callbacks; answers are what one of them waits for."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async")
+        call_id = await asked(agent)
+
+        says(agent, called(sha="9f"))
+        says(agent, answer(call_id, value=1))
+
+        assert (await heard(agent))["agentFunctionResponse"] == {
+            "functionCallId": "c-1",
+            "value": {"green": True, "sha": "9f"},
+        }
+        assert await shown(agent) == ([1], 0)
+
+
+async def test_the_first_answer_wins() -> None:
+    """A second one is dropped and counted."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "turn")
+        call_id = await asked(agent)
+
+        says(agent, answer(call_id, value=None))
+        says(agent, answer(call_id, value="again"))
+
+        await agent.next(envelopes.Completion)
+        assert await shown(agent) == ([None], 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ({"error": {"code": "MINE", "message": "no"}}, "MINE"),
+        ({"error": {"code": "MINE"}}, "UNKNOWN_ERROR"),
+        ({"value": 1, "error": {"code": "MINE", "message": "no"}}, "UNKNOWN_ERROR"),
+        ({}, "UNKNOWN_ERROR"),
+        ({"value": b"bytes"}, None),
+        ({"value": 1, "more": 2}, "UNKNOWN_ERROR"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_ends_its_call(reply: Any, code: str | None) -> None:
+    """The caller hears a code; what does not even name the call is dropped."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async", timeout_ms=0)
+        call_id = await asked(agent)
+
+        says(agent, answer(call_id, **reply))
+        if code is None:
+            agent.say(UiDetach(), CLIENT.text, "3")
+            code = "CANCELLED"
+
+        await agent.next(envelopes.Completion)
+        [call], _ = await shown(agent)
+        assert call["code"] == code
+
+
+async def test_an_error_that_names_the_call_ends_it() -> None:
+    """A renderer reports so what it could not read."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async", timeout_ms=0)
+        error = {"code": "ODD", "message": "?", "functionCallId": await asked(agent)}
+
+        says(agent, {"version": "v1.0", "error": error})
+
+        await agent.next(envelopes.Completion)
+        assert (await shown(agent))[0] == [{"code": "ODD", "text": "?"}]
+
+
+@pytest.mark.parametrize(
+    ("message", "call_id"),
+    [
+        ({"version": "v1.0", "callAgentFunction": {}}, "unknown"),
+        ({"version": "v1.0", "callAgentFunction": {"functionCallId": "c-9"}}, "c-9"),
+        ({"version": "v1.0", "callAgentFunction": None}, "unknown"),
+        ({**called(sha="9f"), "error": {}}, "unknown"),
+        ({**called(sha="9f"), "version": "v7"}, "unknown"),
+        ({"callAgentFunction": called()["callAgentFunction"]}, "unknown"),
+    ],
+    ids=["empty", "no call", "null", "two messages", "another version", "no version"],
+)
+async def test_a_malformed_call_is_answered_with_a_code(message: Any, call_id: str) -> None:
+    """An agent has no other way to say that it could not read it."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        says(agent, message)
+
+        response = (await heard(agent))["agentFunctionResponse"]
+        assert response["functionCallId"] == call_id
+        assert response["error"]["code"] == "INVALID_FUNCTION_CALL"
+
+        says(agent, called(sha="9f"))
+        assert (await heard(agent))["agentFunctionResponse"]["value"]["green"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"version": "v1.0"},
+        {"version": "v1.0", "action": {}},
+        {"version": "v1.0", "agentFunctionResponse": {"functionCallId": "call-1", "value": 1}},
+        {"version": "v1.0", "rendererFunctionResponse": []},
+        {"a": {"b": [None] * 100}},
+    ],
+)
+async def test_what_is_no_message_of_a_session_is_dropped_and_counted(message: Any) -> None:
+    """Nothing that a client sends ends the agent."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        says(agent, message)
+
+        assert await shown(agent) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ({"call": "", "args": {}}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "big": 1_100_000}, "INVALID_FUNCTION_CALL"),
+        (
+            {"call": "ask", "args": {"deep": json.loads("[" * 55 + "]" * 55)}},
+            "INVALID_FUNCTION_CALL",
+        ),
+    ],
+    ids=["no name", "too large", "too deep"],
+)
+async def test_a_call_that_cannot_be_made_fails_in_the_agent(call: Any, code: str) -> None:
+    """Size and nesting are capped where the call is made; nothing is sent."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async", **call)
+
+        await agent.next(envelopes.Completion)
+        [settled], _ = await shown(agent)
+        assert settled["code"] == code
+        assert agent.told(UiMessage) == []
+
+
+async def test_a_session_has_only_so_many_calls_pending() -> None:
+    """Another one is refused; those that wait go on waiting."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "request", count=1_001)
+        await agent.next(envelopes.Completion)
+
+        [refused], _ = await shown(agent)
+        assert refused["error"]["code"] == "INVALID_FUNCTION_CALL"
+        assert "1000 calls are pending" in refused["error"]["message"]
+        assert len(agent.told(UiMessage)) == 1_000
+
+
+async def test_a_timer_belongs_to_the_agent_and_its_call() -> None:
+    """The daemon keeps no time for it (D44)."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async", timeout_ms=20)
+        call_id = await asked(agent)
+        await agent.next(envelopes.Completion)
+
+        says(agent, answer(call_id, value="late"))
+
+        [settled], dropped = await shown(agent)
+        assert settled["code"] == "TIMEOUT"
+        assert dropped == 1
+
+
+async def test_an_agent_that_stops_answers_no_call_twice() -> None:
+    """What was said before it ended stands; its end settles the rest."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "request")
+        await asked(agent)
+        last = await agent.stop()
+
+        assert last.reason.text == "shutdown"
+
+
+def test_an_agent_that_calls_nothing_loads_nothing_that_reads_schemas() -> None:
+    """The mark of a function is free; what stands behind it comes with the first session."""
+    code = (
+        "import sys, genagentd.agent.entry, support.desk\n"
+        "heavy = ('jsonschema', 'referencing', 'genagent_protocol.rpc')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+
+    assert done.stdout.strip() == "[]"
