@@ -15,9 +15,22 @@ from genagentd.cli.values import handle_fields, option_of, shown, variable_of
 @name_argument()
 @click.option("--agent", metavar="MODULE:CLASS", help="The agent's class; without it a plain one.")
 @click.option("--backend", default="echo", show_default=True, help="What answers its prompts.")
-@click.option("-o", "options", type=option_of, multiple=True, help="An option or limit.")
+@click.option(
+    "-o",
+    "options",
+    type=option_of,
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="An option or limit; the value is JSON, or else text.",
+)
 @click.option("--cwd", metavar="DIR", help="Its working directory; the current one by default.")
-@click.option("--env", type=variable_of, multiple=True, help="A variable of its environment.")
+@click.option(
+    "--env",
+    type=variable_of,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A variable of its environment.",
+)
 @click.option(
     "--restart",
     type=click.Choice(["temporary", "transient", "permanent"]),

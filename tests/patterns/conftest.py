@@ -18,13 +18,6 @@ from examples.patterns.company import Watch  # noqa: E402
 from genagentd import Client  # noqa: E402
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here drives real processes."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.process)
-
-
 @pytest.fixture
 def watch(genagent_client: Client) -> Iterator[Watch]:
     """What waits for a fact about an agent."""

@@ -12,6 +12,8 @@ from examples.patterns.company import Voice, Watch, shown
 from genagentd import Client
 from genagentd.testing import Gates, breaks, echoes, holds, says, scripted
 
+pytestmark = pytest.mark.process
+
 STEPS = ["one", "two", "three"]
 
 
@@ -65,7 +67,7 @@ def test_finishing_ends_it_early(genagent_client: Client, watch: Watch) -> None:
     assert (review["phase"], review["approved"]) == ("done", ("1",))
 
 
-def test_a_decision_counts_once(genagent_client: Client, watch: Watch) -> None:
+def test_s267_a_decision_counts_once(genagent_client: Client, watch: Watch) -> None:
     """A double click approves one step."""
     _begin(genagent_client, says("1"), says("2"))
     token = _draft(genagent_client, watch, "1")["token"]

@@ -9,6 +9,8 @@ from examples.patterns.debate import begin
 from genagentd import Client
 from genagentd.testing import breaks, says, scripted
 
+pytestmark = pytest.mark.process
+
 
 def _sides(pro: list[object], con: list[object]) -> dict[str, Voice]:
     return {
@@ -18,7 +20,7 @@ def _sides(pro: list[object], con: list[object]) -> dict[str, Voice]:
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_both_sides_have_the_same_transcript(
+def test_s261_both_sides_have_the_same_transcript(
     genagent_client: Client, watch: Watch, rounds: int
 ) -> None:
     """Each speaks exactly as often as agreed, in turn, and the last word is heard."""

@@ -12,6 +12,8 @@ from examples.patterns.heartbeat import Ticker, begin
 from genagentd import AgentHandle, Client
 from genagentd.testing import Gates, PrivateDaemon, breaks, holds, says, scripted
 
+pytestmark = pytest.mark.process
+
 
 def _observe(client: Client, *what: str) -> None:
     for each in what:
@@ -50,7 +52,7 @@ def test_below_the_minimum_a_tick_does_nothing(
     assert _prompts(history) == 1
 
 
-def test_a_failed_batch_goes_back_in_front(
+def test_s266_a_failed_batch_goes_back_in_front(
     genagent_client: Client, watch: Watch, genagent_gates: Gates
 ) -> None:
     """In the order in which it was observed, and a later tick tries again."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from examples.patterns.company import Voice, Watch, shown
 from examples.patterns.pipeline import begin
 from genagentd import Client
 from genagentd.testing import breaks, echoes, scripted
 
+pytestmark = pytest.mark.process
+
 NAMES = ("one", "two", "three")
 
 
-def test_each_stage_works_on_what_the_one_before_it_wrote(
+def test_s262_each_stage_works_on_what_the_one_before_it_wrote(
     genagent_client: Client, watch: Watch
 ) -> None:
     """Word for word."""

@@ -13,12 +13,14 @@ from genagentd import Client, Refused
 from genagentd.messages import Overloaded
 from genagentd.testing import Gates, breaks, echoes, holds, scripted
 
+pytestmark = pytest.mark.process
+
 
 def _held(gates: Gates, number: int) -> Voice:
     return Voice("scripted", scripted(holds(f"w{number}", "held"), gates=gates))
 
 
-def test_four_hundred_submissions_land_a_hundred_each(
+def test_s264_four_hundred_submissions_land_a_hundred_each(
     genagent_client: Client, genagent_gates: Gates
 ) -> None:
     """Eight threads submit at once; the counter is one."""

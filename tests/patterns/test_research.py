@@ -9,6 +9,8 @@ from examples.patterns.research import Researcher, begin, finished, questions_in
 from genagentd import CallTimeout, Client
 from genagentd.testing import Gates, breaks, holds, says, scripted
 
+pytestmark = pytest.mark.process
+
 
 def _voice(*turns: list[dict[str, object]], gates: Gates | None = None) -> Voice:
     return Voice("scripted", scripted(*turns, gates=gates))
@@ -17,7 +19,7 @@ def _voice(*turns: list[dict[str, object]], gates: Gates | None = None) -> Voice
 PLAN = says("Some questions:\n1) What is it?\n 2. Why?\nnot one\n- Who cares?")
 
 
-def test_the_phases_follow_each_other_and_make_one_report(
+def test_s260_the_phases_follow_each_other_and_make_one_report(
     genagent_client: Client, watch: Watch
 ) -> None:
     """Two questions make four turns."""

@@ -14,6 +14,8 @@ from genagentd import Client, TurnFailed
 from genagentd.messages import BackendError
 from genagentd.testing import breaks, hangs, says, scripted
 
+pytestmark = pytest.mark.process
+
 LONG_MS = 3_600_000
 
 
@@ -31,7 +33,7 @@ def _prompts(history: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("backoff_ms", [0, 1])
-def test_fail_twice_then_succeed_takes_three_attempts(
+def test_s268_fail_twice_then_succeed_takes_three_attempts(
     genagent_client: Client, watch: Watch, history: Path, backoff_ms: int
 ) -> None:
     """At once or in time, each attempt runs the same prompt."""

@@ -12,6 +12,8 @@ from examples.patterns.pool import Pool
 from genagentd import Client, StartFailed
 from genagentd.testing import echoes, scripted
 
+pytestmark = pytest.mark.process
+
 VOICE = Voice("scripted", scripted(echoes(), repeat=True))
 
 
@@ -19,7 +21,7 @@ def _names(client: Client) -> list[str]:
     return sorted(str(row.name) for row in client.list())
 
 
-def test_when_one_member_cannot_start_those_before_it_are_stopped(
+def test_s270_when_one_member_cannot_start_those_before_it_are_stopped(
     genagent_client: Client,
 ) -> None:
     """Half a company would wait for ever for its other half."""

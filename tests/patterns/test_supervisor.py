@@ -13,6 +13,8 @@ from examples.patterns.supervisor import finished, running
 from genagentd import Client, Refused
 from genagentd.testing import Gates, breaks, echoes, hangs, holds, says, scripted, until
 
+pytestmark = pytest.mark.process
+
 PLAN = says("a\nb\nc")
 
 
@@ -41,7 +43,7 @@ def test_all_results_make_one_synthesis_and_all_workers_go(
         assert _names(genagent_client) == []
 
 
-def test_what_succeeded_is_put_together_although_a_part_failed(
+def test_s263_what_succeeded_is_put_together_although_a_part_failed(
     genagent_client: Client, watch: Watch
 ) -> None:
     """Partial success is still worth a report; the failure stays visible."""

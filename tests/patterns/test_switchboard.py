@@ -12,6 +12,8 @@ from genagentd import Client, Refused, RequestRef
 from genagentd.messages import Overloaded, Reason
 from genagentd.testing import Gates, breaks, holds, says, scripted
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def board(genagent_client: Client) -> Switchboard:
@@ -22,7 +24,7 @@ def _texts(board: Switchboard, name: str) -> list[str]:
     return [str(entry.get("text") or entry.get("error")) for entry in board.inbox(name)]
 
 
-def test_results_that_arrive_during_an_acknowledgement_stay_unread(
+def test_s259_results_that_arrive_during_an_acknowledgement_stay_unread(
     board: Switchboard, watch: Watch, genagent_gates: Gates
 ) -> None:
     """The reader names how many entries it saw, so a later one cannot be swallowed."""

@@ -9,6 +9,8 @@ from examples.patterns.watcher import begin, findings
 from genagentd import Client, TurnFailed
 from genagentd.testing import Gates, breaks, holds, says, scripted
 
+pytestmark = pytest.mark.process
+
 
 def _error(what: str) -> dict[str, str]:
     return {"level": "error", "what": what}
@@ -25,7 +27,7 @@ def test_a_boring_event_makes_no_turn(genagent_client: Client) -> None:
     assert genagent_client.runtime_snapshot("w").phase == "idle"
 
 
-def test_events_during_a_turn_are_looked_at_afterwards_in_order(
+def test_s265_events_during_a_turn_are_looked_at_afterwards_in_order(
     genagent_client: Client, watch: Watch, genagent_gates: Gates
 ) -> None:
     """The first is still being looked at while the others happen."""

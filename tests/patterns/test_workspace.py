@@ -15,14 +15,17 @@ from examples.patterns.workspace import begin, git
 from genagentd import Client, StartFailed
 from genagentd.testing import Gates, Heard, breaks, echoes, holds, says, scripted
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+]
 
 
 def _log(repository: Path) -> list[str]:
     return asyncio.run(git(repository, "log", "--format=%s", "--reverse")).splitlines()
 
 
-def test_every_turn_is_a_commit_and_knows_the_ones_before(
+def test_s269_every_turn_is_a_commit_and_knows_the_ones_before(
     genagent_client: Client, watch: Watch, tmp_path: Path
 ) -> None:
     """The gate adds what is there, the hook after the turn writes and commits."""

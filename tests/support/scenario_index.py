@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reference" / "scenarios.md"
 
-SCENARIOS = tuple(f"S{number:03}" for number in range(1, 259))
+SCENARIOS = tuple(f"S{number:03}" for number in range(1, 271))
 GUARANTEES = tuple(f"C{number}" for number in range(1, 32))
 
 #: The first scenario of each part.
@@ -40,6 +40,7 @@ PARTS = {
     222: "Supervision",
     239: "Telemetry",
     249: "Backends",
+    259: "Patterns",
 }
 
 #: How a scenario reads that was worded for another runtime than operating-system processes.
