@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,3 +142,29 @@ def _wanted(text: object) -> dict[str, Any]:
     if "big" in found:
         found["args"] = {"big": "x" * found["big"]}
     return {"in": "turn", **found}
+
+
+class Terminal(Clerk):
+    """Asks a terminal: a prompt is a JSON list of `{FUNCTION: ARGUMENTS}`."""
+
+    async def handle_response(
+        self, _ref: RequestRef, response: Response, state: Desk
+    ) -> NoReply[Desk]:
+        try:
+            questions = json.loads(response.text)
+        except ValueError:
+            return NoReply(state)
+        for question in questions:
+            for name, arguments in question.items():
+                state.settled.append(await self._asked(name, arguments))
+        print(state.settled, file=sys.stderr, flush=True)
+        return NoReply(state)
+
+    async def _asked(self, name: str, arguments: dict[str, Any]) -> Any:
+        try:
+            return await self.context.call(name, arguments, catalog="urn:genagentd:terminal")
+        except FunctionFailed as failed:
+            return failed.code
+
+    def show_state(self, state: Desk) -> object:
+        return {"attached": len(self.context.attached)}

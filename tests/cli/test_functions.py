@@ -1,0 +1,149 @@
+"""`genagent attach` and `genagent call`: a person, or a script, at the other end of a call."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genagentd.cli import exits
+from genagentd.client.client import Client
+from genagentd.client.session import Session
+from support.commands import Command
+from support.daemons import PrivateDaemon
+from support.waiting import until
+
+pytestmark = pytest.mark.process
+
+TESTS = str(Path(__file__).parents[1])
+
+
+@pytest.fixture
+def clerk(house: PrivateDaemon) -> Any:
+    with Client(house.run) as client:
+        handle = client.start_agent(
+            "support.desk:Terminal", name="clerk", backend="echo", cwd=TESTS
+        )
+        yield client
+        if client.whereis("clerk") == handle:
+            client.stop("clerk")
+
+
+def asking(client: Client, *questions: dict[str, Any]) -> threading.Thread:
+    """Ask these one after another once somebody is attached, then stop the agent."""
+
+    def ask() -> None:
+        until(lambda: client.ask("clerk", "attached?").text and _attached(client), "it is attached")
+        client.ask("clerk", json.dumps(questions))
+        client.stop("clerk")
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+def _attached(client: Client) -> bool:
+    shown: Any = client.status("clerk").agent_state
+    return bool(shown["attached"])
+
+
+def test_a_terminal_shows_and_answers_until_the_agent_ends(
+    genagent: Command, clerk: Client
+) -> None:
+    """A wrong answer to yes or no is asked again."""
+    thread = asking(
+        clerk,
+        {"confirm": {"question": "Sure?\x1b[2J"}},
+        {"ask": {"question": "Which?"}},
+        {"show": {"text": "done"}},
+    )
+    ran = genagent("attach", "clerk", stdin=b"maybe\ny\nthe blue one\n")
+    thread.join()
+
+    assert ran.code == exits.OK
+    assert ran.out == "done\n"
+    assert ran.err.count("yes or no?") == 2
+    assert "\x1b" not in ran.err
+    assert "Which?" in ran.err
+
+
+def test_a_script_at_the_terminal_gets_objects(genagent: Command, clerk: Client) -> None:
+    """One a line, with the arguments as the agent gave them."""
+    thread = asking(clerk, {"confirm": {"question": "Sure?", "detail": "really"}})
+    ran = genagent("attach", "clerk", "--json", stdin=b"n\n")
+    thread.join()
+
+    first, last = map(json.loads, ran.out.splitlines())
+    assert first == {
+        "function": "confirm",
+        "arguments": {"question": "Sure?", "detail": "really"},
+    }
+    assert (last["ok"], last["state"]) == (True, "ended")
+
+
+def test_nobody_at_the_terminal_is_told_to_the_agent(
+    genagent: Command, clerk: Client, house: PrivateDaemon
+) -> None:
+    """An end of input is no yes."""
+    thread = asking(clerk, {"confirm": {"question": "Sure?"}})
+    genagent("attach", "clerk")
+    thread.join()
+
+    assert "NO_ANSWER" in next((house.run / "logs").rglob("*clerk*/*")).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("look_up_build", '{"sha": "9f"}'), exits.OK, '{"green": true, "sha": "9f"}\n'),
+        (("look_up_build", '{"sha": "unknown"}'), exits.FAILED, ""),
+        (("look_up_build", "[]"), exits.USAGE, ""),
+        (("nothing",), exits.FAILED, ""),
+    ],
+)
+def test_a_call_prints_its_value_or_says_why_there_is_none(
+    genagent: Command, clerk: Client, arguments: tuple[str, ...], code: int, told: str
+) -> None:
+    """The value on standard output, everything else as one line of error."""
+    ran = genagent("call", "clerk", *arguments)
+
+    assert (ran.code, ran.out) == (code, told)
+
+
+def test_the_code_of_a_failed_call_is_among_the_details(genagent: Command, clerk: Client) -> None:
+    """Scripts branch on it."""
+    ran = genagent("call", "clerk", "look_up_build", '{"sha": "unknown"}', "--json")
+
+    assert ran.error == "function_failed"
+    assert ran.json["error"]["details"] == {"code": "BUILD_UNKNOWN"}
+
+
+@pytest.mark.parametrize("command", [("attach", "nobody"), ("call", "nobody", "f")])
+def test_nobody_to_talk_to_is_exit_code_3(genagent: Command, command: tuple[str, ...]) -> None:
+    """As everywhere."""
+    assert genagent(*command).code == exits.NO_SUCH_AGENT
+
+
+def test_an_agent_that_ends_out_of_order_is_said_so(
+    genagent: Command, clerk: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever left a terminal attached sees how it ended."""
+
+    def killed(_session: Session, _timeout_ms: int | None = None) -> bool:
+        handle = clerk.whereis("clerk")
+        assert handle is not None
+        os.kill(handle.pid, signal.SIGKILL)
+        return serve(_session)
+
+    serve = Session.serve
+    monkeypatch.setattr(Session, "serve", killed)
+
+    ran = genagent("attach", "clerk", "--json")
+
+    assert ran.code == exits.UNCERTAIN
+    assert ran.error == "process_down"

@@ -1,0 +1,386 @@
+"""A client's half of a session: whom it hears, what it answers, and how its calls end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from genagent_protocol import codec, schema
+from genagent_protocol.answers import Ok, Refused, UiAttached
+from genagent_protocol.envelopes import Call, Down, UiDetach, UiMessage, UiUndeliverable
+from genagent_protocol.errors import FunctionFailed, RemoteWireError, UsageError
+from genagent_protocol.errors import Refused as RefusedError
+from genagent_protocol.header import Header, encode_header
+from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.reasons import SHUTDOWN, Reason
+from genagent_protocol.refs import MailboxAddress, MonitorRef
+from genagent_protocol.requests import AttachUi
+from genagent_protocol.rpc import Catalog, Function, Prepared, Surface
+from genagentd.client.boxes import Box
+from genagentd.client.serving import Serving, value_of
+from genagentd.client.session import Opened, attach
+from support.peer import OWN, Peer, handle
+
+AGENT = handle(1)
+PERSON = Catalog(
+    catalog_id="urn:test:person",
+    functions=(
+        Function.made("ask", allowed_callers="agentOnly"),
+        Function.made("shout", lambda args, _: f"{args['x']}!", allowed_callers="agentOnly"),
+        Function.made("secret"),
+        Function.made("open", allowed_callers="agentOnly", requires_user_activation=True),
+    ),
+)
+DOCUMENT = {
+    "catalogId": "urn:test:document",
+    "protocolVersion": "1.0",
+    "functions": {
+        "echo": {
+            "type": "object",
+            "returnType": "any",
+            "allowedCallers": "agentOnly",
+            "properties": {"@call": {"const": "echo"}},
+            "required": ["@call"],
+        }
+    },
+}
+
+
+def ui(message: object) -> UiMessage:
+    frozen = freeze(message)
+    assert isinstance(frozen, FrozenDict)
+    return UiMessage(message=frozen)
+
+
+def calling(
+    name: str = "ask", catalog: str = "urn:test:person", surface: str | None = None, **args: object
+) -> UiMessage:
+    call = {"@call": name, "catalogId": catalog, "args": args}
+    body = {"functionCallId": "call-1", "callFunction": call}
+    where = {} if surface is None else {"surfaceId": surface}
+    return ui({"version": "v1.0", "callRendererFunction": {**body, **where}})
+
+
+def serving(**functions: Any) -> Serving:
+    return Serving(AGENT, [PERSON], functions)
+
+
+def answered(mine: Serving, said: UiMessage) -> dict[str, Any]:
+    """Let the agent say something, run what is ready, and return the body of the answer."""
+    owed = mine.hear(said)
+    if isinstance(owed, Prepared):
+        owed = mine.finish(owed, mine.begin(owed))
+    assert owed is not None
+    body: Any = next(value for key, value in owed.message.items() if key != "version")
+    return dict(body)
+
+
+# --- the connection
+
+
+AGREED = UiAttached(functions=("f",))
+
+
+def opened(peer: Peer, answer: object = AGREED) -> Opened:
+    found: Opened = peer.play(attach(peer.talk, AGENT, [PERSON], {}), answer)
+    return found
+
+
+def says(peer: Peer, sender: str, box: int, message: UiMessage) -> None:
+    """Let *sender* say something to that box of the client, as the daemon hands it on."""
+    body = codec.encode(message)
+    to = MailboxAddress(OWN.boot, OWN.client, box).text
+    header = Header(schema.tag_of(UiMessage), to, sender, size=len(body))
+    peer.talk.take(encode_header(header), body)
+
+
+def test_attaching_watches_first_and_names_the_catalogs() -> None:
+    """An end that comes between the two could otherwise be missed."""
+    peer = Peer()
+    session = opened(peer)
+
+    kinds = [type(getattr(said, "request", said)).__name__ for _, said in peer.heard]
+    assert kinds.index("MonitorAgent") < kinds.index("AttachUi")
+    [call] = [said for _, said in peer.heard if isinstance(said, Call)]
+    assert isinstance(call.request, AttachUi)
+    assert call.request.session == session.box.number
+    assert "urn:test:person" in call.request.catalog_ids
+    assert session.serving.offered == ("f",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [(Refused(Reason("busy")), RefusedError), (Ok(), RemoteWireError)]
+)
+def test_a_session_that_is_not_opened_is_left_at_once(answer: object, error: type) -> None:
+    """The agent may have opened it all the same."""
+    peer = Peer()
+
+    with pytest.raises(error):
+        opened(peer, answer)
+
+    peer.listen()
+    assert any(isinstance(said, UiDetach) for _, said in peer.heard)
+
+
+def test_only_the_agent_of_a_session_speaks_in_it() -> None:
+    """A question of another could pass for the agent's own."""
+    peer = Peer()
+    session = opened(peer)
+
+    says(peer, handle(2).incarnation.text, session.box.number, calling())
+    assert (len(session.box), peer.talk.bad_frames) == (0, 1)
+
+    says(peer, AGENT.incarnation.text, session.box.number, calling())
+    assert (len(session.box), peer.talk.bad_frames) == (1, 1)
+
+
+def test_a_mailbox_that_is_no_session_hears_no_question() -> None:
+    """Whoever reads it waits for news of requests."""
+    peer = Peer()
+    opened(peer)
+    other = peer.talk.open_box()
+
+    says(peer, AGENT.incarnation.text, 0, calling())
+    says(peer, AGENT.incarnation.text, other.number, calling())
+
+    assert (len(peer.talk.own), len(other), peer.talk.bad_frames) == (0, 0, 2)
+
+
+def test_what_was_on_its_way_to_a_closed_session_is_no_fault() -> None:
+    """The agent could not know."""
+    peer = Peer()
+    session = opened(peer)
+    peer.talk.close_box(session.box)
+
+    says(peer, AGENT.incarnation.text, session.box.number, calling())
+
+    assert peer.talk.bad_frames == 0
+
+
+def test_what_is_said_in_a_session_names_it_in_the_header() -> None:
+    """The daemon opens no body."""
+    peer = Peer()
+    session = opened(peer)
+    peer.talk.say(session.box, calling())
+    peer.listen()
+
+    header, _ = peer.heard[-1]
+    assert (header.to, header.ref) == (AGENT.incarnation.text, str(session.box.number))
+
+
+def test_an_undeliverable_message_reaches_its_session() -> None:
+    """And no other box; of a session that is closed it means nothing."""
+    peer = Peer()
+    session = opened(peer)
+
+    for number in (session.box.number, 999):
+        peer.say(UiUndeliverable(session=number, reason=Reason("inbox_full")))
+
+    assert (len(session.box), len(peer.talk.own)) == (1, 0)
+
+
+# --- what the agent calls
+
+
+def test_a_call_is_answered_with_what_the_function_gives() -> None:
+    """By a function of the client's own, or by the catalog's."""
+    mine = serving(ask=lambda arguments: {"got": arguments})
+
+    assert answered(mine, calling(x=1))["value"] == {"got": {"x": 1}}
+    assert answered(mine, calling("shout", x="hey"))["value"] == "hey!"
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (calling("secret"), "INVALID_FUNCTION_CALL"),
+        (calling("nothing"), "INVALID_FUNCTION_CALL"),
+        (calling(catalog="urn:other"), "INVALID_FUNCTION_CALL"),
+        (calling(surface="gone"), "INVALID_FUNCTION_CALL"),
+        (calling("open"), "INVALID_FUNCTION_CALL"),
+        (calling("ask"), "EXECUTION_ERROR"),
+        (calling(x={"@if": 1}), "EXECUTION_ERROR"),
+    ],
+    ids=["not allowed", "unknown", "catalog", "surface", "gesture", "no body", "reserved key"],
+)
+def test_a_call_that_may_not_be_run_is_answered_with_its_code(said: UiMessage, code: str) -> None:
+    """A catalog is a list of permissions, and refuses by default."""
+    assert answered(serving(), said)["error"]["code"] == code
+
+
+def test_the_gesture_is_the_clients_to_give() -> None:
+    """It is not on the wire, so no agent can claim it."""
+    mine = serving(open=lambda _: "opened")
+    mine.user_activated = True
+
+    assert answered(mine, calling("open"))["value"] == "opened"
+
+
+def test_bindings_are_read_from_the_surface_that_the_client_holds() -> None:
+    """The agent gets the value without a round of its own."""
+    mine = serving(ask=lambda arguments: arguments)
+    mine.surfaces["form"] = Surface(
+        surface_id="form", catalogs=(PERSON,), data_model={"email": "a@b.c"}
+    )
+
+    said = calling(surface="form", email={"@path": "/email"})
+    assert answered(mine, said)["value"] == {"email": "a@b.c"}
+
+
+def test_a_malformed_call_is_reported_and_nothing_is_run() -> None:
+    """As an `error` message: it is a fault of the message, not of a function."""
+    mine = serving(ask=lambda _: pytest.fail("it was run"))
+    body = {"functionCallId": "call-7"}
+
+    error = answered(mine, ui({"version": "v1.0", "callRendererFunction": body}))
+
+    assert (error["functionCallId"], error["code"]) == ("call-7", "INVALID_FUNCTION_CALL")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"version": "v1.0", "callRendererFunction": {}},
+        {"version": "v1.0", "callAgentFunction": {}},
+        {"version": "v1.0", "createSurface": {}},
+        {"version": "v1.0", "agentFunctionResponse": {"functionCallId": "call-9", "value": 1}},
+    ],
+)
+def test_what_nobody_can_be_told_about_is_dropped_and_counted(message: object) -> None:
+    """Nothing an agent says raises in its client."""
+    mine = serving()
+
+    assert mine.hear(ui(message)) is None
+    assert mine.dropped == 1
+
+
+# --- the client's own calls
+
+
+def test_a_call_ends_with_the_answer_and_a_second_one_is_dropped() -> None:
+    """Once, whatever comes."""
+    mine = serving()
+    call_id, message = mine.call("f", {"x": 1}, "main", None)
+    assert message.message["callAgentFunction"]
+    assert mine.settlement(call_id) is None
+
+    answer = {"functionCallId": call_id, "value": None}
+    for _ in range(2):
+        mine.hear(ui({"version": "v1.0", "agentFunctionResponse": answer}))
+
+    settlement = mine.settlement(call_id)
+    assert settlement is not None
+    assert value_of(settlement) is None
+    assert mine.settlement(call_id) is None
+    assert mine.dropped == 1
+
+
+def failure(mine: Serving, call_id: str) -> FunctionFailed:
+    settlement = mine.settlement(call_id)
+    assert settlement is not None
+    with pytest.raises(FunctionFailed) as failed:
+        value_of(settlement)
+    return failed.value
+
+
+def test_an_answer_that_cannot_be_read_ends_its_call() -> None:
+    """Waiting for the time limit would tell the caller less."""
+    mine = serving()
+    call_id, _ = mine.call("f", None, "main", 0)
+
+    mine.hear(ui({"version": "v1.0", "agentFunctionResponse": {"functionCallId": call_id}}))
+
+    assert failure(mine, call_id).code == "UNKNOWN_ERROR"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        Down(monitor=MonitorRef(1), handle=AGENT, reason=SHUTDOWN),
+        UiUndeliverable(session=1, reason=Reason("inbox_full")),
+    ],
+    ids=["down", "undeliverable"],
+)
+def test_the_end_of_a_session_cancels_what_waits(end: Any) -> None:
+    """And says why; later calls are refused."""
+    mine = serving()
+    call_id, _ = mine.call("f", None, "main", 0)
+
+    mine.hear(end)
+
+    assert failure(mine, call_id).code == "CANCELLED"
+    assert str(end.reason) in str(mine.over)
+    with pytest.raises(FunctionFailed) as refused:
+        mine.call("f", None, "main", 0)
+    assert refused.value.code == "DISPOSED"
+
+
+def test_a_call_times_out_or_is_given_up_once() -> None:
+    """Neither leaves anything pending."""
+    mine = serving()
+    first, _ = mine.call("f", None, "main", 5)
+    second, _ = mine.call("f", None, "main", None)
+
+    mine.timed_out(first)
+    mine.give_up(second)
+
+    assert failure(mine, first).code == "TIMEOUT"
+    assert mine.settlement(second) is None
+    assert mine.rpc.pending_ids() == ()
+
+
+# --- what a client attaches with
+
+
+def test_a_catalog_may_be_its_document() -> None:
+    """As it is published."""
+    mine = Serving(AGENT, [DOCUMENT], {"echo": lambda _: "echoed"})
+
+    assert answered(mine, calling("echo", "urn:test:document"))["value"] == "echoed"
+
+
+@pytest.mark.parametrize(
+    ("catalogs", "functions"),
+    [
+        ([{}], {}),
+        ([{"catalogId": object()}], {}),
+        ([7], {}),
+        ([PERSON, PERSON], {}),
+        ([PERSON], {"nobody_has_it": lambda _: None}),
+    ],
+)
+def test_what_cannot_be_attached_with_is_said_before_anything_is_sent(
+    catalogs: Any, functions: Any
+) -> None:
+    """A mistyped function would otherwise show only when the agent calls it."""
+    with pytest.raises(UsageError):
+        Serving(AGENT, catalogs, functions)
+
+
+def test_a_box_of_a_session_counts_like_any_other() -> None:
+    """An agent cannot fill a client's memory with questions."""
+    peer = Peer()
+    session = opened(peer)
+    assert isinstance(session.box, Box)
+
+    says(peer, AGENT.incarnation.text, session.box.number, calling())
+
+    assert session.box._holding.messages == 1
+
+
+def test_a_client_that_attaches_to_nobody_loads_nothing_that_reads_schemas() -> None:
+    """Reading schemas takes a quarter of a second to load."""
+    code = (
+        "import sys; from genagentd import Client, AsyncClient, function, FunctionFailed\n"
+        "heavy = ('jsonschema', 'referencing', 'genagent_protocol.rpc')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/"
+    )
+
+    assert done.stdout.strip() == "[]"
