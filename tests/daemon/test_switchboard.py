@@ -257,8 +257,34 @@ async def test_a_full_inbox_is_said_to_whoever_submits(house: House) -> None:
     assert person.envelopes[-1].call == 77
 
 
+async def test_a_full_inbox_is_said_in_the_session_it_concerns(house: House) -> None:
+    """The daemon settles nothing: the client ends the session, and its calls with it."""
+    person = await house.person()
+    small = Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0)
+    house.port.outbox = Outbox(small, window_bytes=0)
+
+    person.says(AGENT.text, "ui_message", b"x", ref="12")
+
+    await until(lambda: person.heard, "it was said")
+    [said] = person.envelopes
+    assert isinstance(said, envelopes.UiUndeliverable)
+    assert (said.session, said.reason.code) == (12, "inbox_full")
+
+
+async def test_what_is_said_in_a_session_is_handed_on_unread(house: House) -> None:
+    """With the connection that said it, which is what makes the session its own."""
+    person = await house.person()
+
+    person.says(AGENT.text, "ui_message", b"not even a message", ref="12")
+
+    await until(lambda: house.work, "the agent has it")
+    header = decode_header(house.heard[-1].header)
+    assert house.work == [b"not even a message"]
+    assert (header.sender, header.ref) == (house.client(person).text, "12")
+
+
 @pytest.mark.parametrize("ref", ["", "x", "-1", "1.0", "9" * 400, "\u0661"])
-@pytest.mark.parametrize("kind", ["submit", "call"])
+@pytest.mark.parametrize("kind", ["submit", "call", "ui_message"])
 async def test_a_ref_that_is_none_leaves_the_switchboard_at_work(
     house: House, kind: str, ref: str
 ) -> None:
