@@ -33,13 +33,14 @@ pytestmark = pytest.mark.process
 KEY = "canary-key-5f0c2b"
 OPTION = "canary-option-77ad91"
 PROMPT = "canary-prompt-c3e18d"
+DEBUG = {"PYTHONASYNCIODEBUG": "1", "PYTHONDEVMODE": "1"}
 HTTP = {"anthropic": "/messages", "openai": "/responses", "chat": "/chat/completions"}
 
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[PrivateDaemon]:
     """A daemon that was itself started with a key, and that says all it can say."""
-    environment = {"OPENAI_API_KEY": KEY, "PYTHONASYNCIODEBUG": "1", "PYTHONDEVMODE": "1"}
+    environment = {"OPENAI_API_KEY": KEY, **DEBUG}
     private = PrivateDaemon(environment=environment).start()
     try:
         yield private
@@ -132,7 +133,7 @@ def test_E094_F039_a_program_gets_its_secrets_and_nobody_else_sees_them(
         "env_files": {"IN_A_FILE": str(secret)},
     }
     client = looked.client
-    handle = start(client, backend, options, env={"OF_THE_AGENT": KEY})
+    handle = start(client, backend, options, env={"OF_THE_AGENT": KEY, **DEBUG})
 
     ref = submit(client, handle, PROMPT)
     first_event(client, ref, "session" if backend == "claude" else "tool_use")
@@ -171,7 +172,7 @@ def test_E094_F039_a_provider_gets_the_key_and_nobody_else_sees_it(
             "system_prompt": OPTION,
             source: named,
         }
-        handle = start(client, backend, options, env={"MY_KEY": KEY})
+        handle = start(client, backend, options, env={"MY_KEY": KEY, **DEBUG})
         ref = submit(client, handle, PROMPT)
         first_event(client, ref, "text")
         sent = provider.requests[0]
