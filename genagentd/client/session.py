@@ -133,7 +133,8 @@ class Session(_Common):
     """A session for code without a loop.
 
     The client has no thread, so what the agent calls is run while this session's
-    `serve` or `call` waits. One thread uses it at a time; the others wait for it.
+    `serve` or `call` waits, and not while the client's `ask` or `tell` does: submit what
+    will make the agent call, or serve in another thread. One thread uses it at a time; the others wait for it.
     """
 
     def __init__(self, shell: BlockingShell, opened: Opened) -> None:

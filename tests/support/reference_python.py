@@ -19,6 +19,7 @@ from genagentd.agent.peers import Peers
 from genagentd.client.captured import Captured
 from genagentd.client.group import Group
 from genagentd.client.mailbox import Mailbox
+from genagentd.client.session import Session
 from support.reference_markdown import filled, first_sentences, prose, table
 
 #: The classes whose public methods are shown, and what stands before them.
@@ -29,6 +30,7 @@ CLASSES: tuple[tuple[str, type, str], ...] = (
     ("Client", Client, "`from genagentd import Client`."),
     ("Client.at(handle)", Captured, "What can be asked of exactly the process of a handle."),
     ("Mailbox", Mailbox, "Made by `client.mailbox()` and `client.telemetry()`."),
+    ("Session", Session, "Made by `client.attach()`; `AsyncSession` has the same calls, awaited."),
     ("Group", Group, "Made by `client.group()`."),
     ("Gates", Gates, "`from genagentd.testing import Gates`."),
 )
@@ -48,7 +50,7 @@ def python_page() -> str:
         functions="\n\n".join(
             [
                 "## genagentd",
-                *_functions("genagentd", ("about", "hear")),
+                *_functions("genagentd", ("about", "function", "hear")),
                 "## genagentd.testing",
                 prose(testing),
                 *_functions("genagentd.testing", testing.__all__),
