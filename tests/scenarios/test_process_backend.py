@@ -77,7 +77,7 @@ def test_s254_a_checkpoint_outlives_every_bad_end(scene: Scene, end: str) -> Non
         PONG,
         [CHECKPOINT, *turn],
         PONG,
-        watchdog_ms=100 if end == "watchdog" else None,
+        watchdog_ms=1_000 if end == "watchdog" else None,
         max_events_per_turn=4,
     )
     ids = []

@@ -208,7 +208,8 @@ def test_s074_a_rejected_tell_gets_no_completion_ever(scene: Scene) -> None:
 
 def test_s075_each_bad_end_is_one_error_completion(scene: Scene) -> None:
     """Backend error, interrupt and watchdog."""
-    scene.start(fails("r"), HANGS, HANGS, watchdog_ms=1_000)
+    scene.start(fails("r"), HANGS)
+    scene.start(HANGS, name="b", watchdog_ms=50)
 
     failed = scene.client.tell_with_completion("a", "p")
     outcomes = [scene.outcome(failed)]
@@ -216,7 +217,7 @@ def test_s075_each_bad_end_is_one_error_completion(scene: Scene) -> None:
     scene.wait_seen("stream text begun")
     scene.client.interrupt("a")
     outcomes.append(scene.outcome(interrupted))
-    outcomes.append(scene.outcome(scene.client.tell_with_completion("a", "p")))
+    outcomes.append(scene.outcome(scene.client.tell_with_completion("b", "p")))
 
     codes = [outcome.reason.code for outcome in outcomes if isinstance(outcome, Failed)]
     assert codes == ["backend_failed", "interrupted", "timeout"]

@@ -272,7 +272,7 @@ def test_s194_a_watchdog_or_a_crash_can_be_retried(
     scene: Scene, turn: list[dict[str, object]]
 ) -> None:
     """The caller gets the recovered result."""
-    scene.start(turn, says("recovered"), on=AGAIN, watchdog_ms=200)
+    scene.start(turn, says("recovered"), on=AGAIN, watchdog_ms=500)
 
     assert scene.client.ask("a", "p").text == "recovered"
 

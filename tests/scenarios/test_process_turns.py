@@ -183,7 +183,7 @@ def test_s016_a_stream_of_something_else_crashes_the_turn_alone(scene: Scene) ->
 
 def test_s017_a_watchdog_stops_the_turn_and_fails_it_with_timeout(scene: Scene) -> None:
     """The agent is idle afterwards and takes the next request."""
-    scene.start(HANGS, PONG, watchdog_ms=50)
+    scene.start(HANGS, PONG, watchdog_ms=500)
 
     assert failure(scene) == TIMEOUT
     assert scene.client.ask("a", "p").text == "pong"
