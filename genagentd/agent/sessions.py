@@ -33,19 +33,29 @@ T = TypeVar("T")
 
 #: How many sessions one agent has at most.
 MAX_SESSIONS = 64
+#: How many catalogs one of them names at most, and how long their ids are together.
+MAX_CATALOGS = 256
+MAX_CATALOG_CHARACTERS = 65_536
 #: No attached client serves the catalog, or the session that was meant is over.
 NO_CLIENT = "NO_CLIENT"
 
-_in_def: ContextVar[bool] = ContextVar("in_def", default=False)
+#: The task that is inside a plain call of user code. A task begun there has this too, but
+#: it is another one, and may wait.
+_in_plain_call: ContextVar[asyncio.Task[Any] | None] = ContextVar("in_plain_call", default=None)
 
 
 def called_plainly(call: Callable[[], T]) -> T:
     """Return what a callback gives, or the awaitable it is; nothing in it can be awaited yet."""
-    token = _in_def.set(True)
+    token = _in_plain_call.set(asyncio.current_task())
     try:
         return call()
     finally:
-        _in_def.reset(token)
+        _in_plain_call.reset(token)
+
+
+def _cannot_wait() -> bool:
+    task = _in_plain_call.get()
+    return task is not None and task is asyncio.current_task()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ class Sessions:
     def attach(self, sender: str, wanted: AttachUi) -> UiAttached | Refused:
         """Open the session that the client *sender* wants."""
         address = _session_of(sender, str(wanted.session))
-        if address is None or address.text in self._open:
+        if address is None or address.text in self._open or _too_many(wanted.catalog_ids):
             return Refused(Reason("not_allowed"))
         if len(self._open) >= MAX_SESSIONS:
             return Refused(Reason("busy"))
@@ -166,7 +176,7 @@ class Sessions:
         Raises:
             UsageError: this is a `def` callback, which cannot wait.
         """
-        if _in_def.get():
+        if _cannot_wait():
             raise UsageError(
                 "context.call has to be awaited, and a def callback cannot: make it an async def, "
                 "or use context.request, whose answer comes as an event"
@@ -245,6 +255,10 @@ class Sessions:
 
             told.update(told_of(settlement))
         self._post(inputs.NotificationReceived(FrozenDict(told)))
+
+
+def _too_many(catalog_ids: tuple[str, ...]) -> bool:
+    return len(catalog_ids) > MAX_CATALOGS or sum(map(len, catalog_ids)) > MAX_CATALOG_CHARACTERS
 
 
 def _session_of(sender: str, ref: str | None) -> MailboxAddress | None:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from genagent_protocol.envelopes import UiDetach, UiMessage
-from genagent_protocol.errors import GenAgentError, SendBufferFull
+from genagent_protocol.errors import DaemonLost, GenAgentError, SendBufferFull, UsageError
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.rpc import Prepared
@@ -134,7 +134,8 @@ class Session(_Common):
 
     The client has no thread, so what the agent calls is run while this session's
     `serve` or `call` waits, and not while the client's `ask` or `tell` does: submit what
-    will make the agent call, or serve in another thread. One thread uses it at a time; the others wait for it.
+    will make the agent call, or serve in another thread. One thread uses a session at a
+    time; the others wait for it.
     """
 
     def __init__(self, shell: BlockingShell, opened: Opened) -> None:
@@ -189,10 +190,13 @@ class Session(_Common):
         left = None if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
         try:
             message = self._shell.receive(self._box, anything, left)
-        except GenAgentError as error:
-            # The connection is lost, or this was closed by another thread.
-            self._serving.end(str(error))
+        except DaemonLost as lost:
+            self._serving.end(str(lost))
             return True
+        except UsageError:
+            if not self._closed:
+                raise
+            return True  # By another thread, which has settled what waits.
         if message is None:
             return False
         owed = self._serving.hear(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -299,6 +300,59 @@ async def test_a_call_that_cannot_be_made_fails_in_the_agent(call: Any, code: st
         [settled], _ = await shown(agent)
         assert settled["code"] == code
         assert agent.told(UiMessage) == []
+
+
+async def test_a_task_that_a_plain_callback_began_may_wait() -> None:
+    """It is not the callback: nobody waits for it."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        await agent.notified("task")
+
+        says(agent, answer(await asked(agent), value="later"))
+
+        while not (settled := await shown(agent))[0]:
+            await asyncio.sleep(0)  # The task goes on in its own time.
+        assert settled == (["later"], 0)
+
+
+async def test_a_request_of_the_turn_is_settled_by_an_event_too() -> None:
+    """It is made in another thread, and its settlement waits for the turn to end."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "turn_request")
+
+        says(agent, answer(await asked(agent), value=7))
+        await agent.next(envelopes.Completion)
+
+        [event], _ = await shown(agent)
+        assert event["value"] == 7
+
+
+async def test_the_session_that_is_named_is_asked_whatever_it_serves() -> None:
+    """Whoever asked for something is the one to be asked back."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent, 3)
+        await attach(agent, 4, OTHER)
+        begin(agent, "async", to=1)
+
+        said = await agent.next_said(UiMessage)
+        call_id = said.envelope.message["callRendererFunction"]["functionCallId"]
+        says(agent, answer(call_id, value="other"), "4", OTHER.text)
+
+        await agent.next(envelopes.Completion)
+        assert said.header.to == f"{OTHER.text}.4"
+        assert await shown(agent) == (["other"], 0)
+
+
+@pytest.mark.parametrize("catalogs", [("c",) * 257, ("c" * 70_000,)])
+async def test_a_client_names_only_so_many_catalogs(catalogs: tuple[str, ...]) -> None:
+    """The agent keeps them as long as the session lives."""
+    async with living(CLERK, "echo") as agent:
+        wanted = AttachUi(session=3, catalog_ids=catalogs)
+        agent.say(Call(call=5, request=wanted), CLIENT.text, "5")
+
+        reply = await agent.next(Reply, lambda said: said.call == 5)
+        assert isinstance(reply.answer, Refused)
 
 
 async def test_a_session_has_only_so_many_calls_pending() -> None:

@@ -2,8 +2,9 @@
 
 A prompt is JSON: `{"call": NAME, "args": ..., "timeout_ms": ...}`. With `"in"` the call is
 made there: `turn` (the default) inside the turn, `async` in an awaited callback, `def` in
-a plain one, `request` without waiting, `count` times. `"big"` is the length of an
-argument. What came of each call is kept in the state.
+a plain one, `request` without waiting, `count` times, `turn_request` so inside the turn.
+`"to"` is the place of a session, `"big"` the length of an argument. What came of each call is
+kept in the state.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Clerk(Agent[Desk]):
         wanted = _wanted(said.data.get("text"))
         if wanted.get("in") == "turn":
             state.settled.append(await self._called(wanted))
+        if wanted.get("in") == "turn_request":
+            self.context.request(wanted["call"], wanted.get("args"), catalog=CATALOG)
         return state
 
     async def handle_response(
@@ -67,6 +70,10 @@ class Clerk(Agent[Desk]):
                 self.context.call("ask", catalog=CATALOG).close()
             except GenAgentError as error:
                 state.settled.append(type(error).__name__)
+        elif event_ == "task":
+            wanted: dict[str, Any] = {"call": "ask"}
+            self.task = asyncio.create_task(self._called(wanted))
+            self.task.add_done_callback(lambda done: state.settled.append(done.result()))
         else:
             state.settled.append(event_)
         return NoReply(state)
@@ -75,11 +82,13 @@ class Clerk(Agent[Desk]):
         return {"settled": state.settled, "dropped": self.context.sessions.dropped}
 
     async def _called(self, wanted: dict[str, Any]) -> Any:
+        to = wanted.get("to")
         try:
             return await self.context.call(
                 wanted["call"],
                 wanted.get("args"),
                 catalog=CATALOG,
+                session=None if to is None else self.context.attached[to].address,
                 timeout_ms=wanted.get("timeout_ms", 0),
             )
         except FunctionFailed as failed:
