@@ -12,7 +12,14 @@ import pytest
 
 from genagentd import kernel
 from support.daemons import PrivateDaemon, living_below, zombies_below
+from support.figures import Figure, Figures, page
 from support.waiting import until
+
+_NOTED = pytest.StashKey[list[Figure]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--faults-page", metavar="FILE", help="write the figures of the run there")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,7 +42,8 @@ def _descriptors() -> dict[int, str]:
 def nothing_left() -> Iterator[None]:
     """Fail the test if a process, a thread, a descriptor or a zombie is left behind."""
     gc.collect()
-    children = set(kernel.children(os.getpid()))
+    # A daemon that serves the whole run is there before, with processes of its own.
+    children = {*kernel.children(os.getpid()), *living_below(os.getpid())}
     threads = set(threading.enumerate())
     descriptors = _descriptors()
     yield
@@ -73,3 +81,31 @@ def daemon(nothing_left: None) -> Iterator[PrivateDaemon]:
         sockets = [path for path in Path(private.run).rglob("*") if path.is_socket()]
         private.cleanup()
     assert sockets == [] or private.killed
+
+
+# Fault tests note figures; the run prints them in one table and can write them as a page.
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    """Where a test notes what it measured."""
+    mine = Figures(long=request.node.get_closest_marker("slow") is not None)
+    yield mine
+    request.config.stash.setdefault(_NOTED, []).extend(mine.noted)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    noted = config.stash.get(_NOTED, [])
+    if not noted:
+        return
+    terminalreporter.section("figures")
+    for figure in sorted(noted, key=lambda f: (f.case, f.what)):
+        verdict = "met" if figure.met else "MISSED"
+        terminalreporter.line(
+            f"{figure.case} {figure.what}: {figure.found} (target {figure.target}) {verdict}"
+        )
+    path = config.getoption("--faults-page")
+    if path:
+        Path(path).write_text(page([figure for figure in noted if figure.long]), encoding="utf-8")

@@ -10,16 +10,17 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from genagent_protocol.refs import AgentHandle, RequestRef
+from genagentd.agent.child import GRACE_MS
 from genagentd.client.client import Client
 from support.backend_cli import Step, StubCli
-from support.figures import counts
+from support.figures import Figures, counts
 from support.fleet import Identity, alive, gone, identities, rest
 from support.provider_turns import (
     below,
@@ -205,32 +206,97 @@ DOINGS: list[list[Step]] = [
 LATEST_MS = 150
 
 
-@contextmanager
-def _seeded(count: int) -> Iterator[random.Random]:
-    """Yield chance that a failing run can be repeated with."""
+def chance_of(count: int) -> random.Random:
+    """Return chance that a failing run can be repeated with."""
     seed = int(os.environ.get("GENAGENT_TEST_SEED") or random.randrange(2**32))
     print(f"\nGENAGENT_TEST_SEED={seed} for {count} turns")
-    yield random.Random(seed)
+    return random.Random(seed)
 
 
 @counts(short=12, full=500)
 def test_F031_E082_interrupts_at_random_moments_leave_nothing(
-    client: Client, stub: StubCli, count: int
+    client: Client, stub: StubCli, figures: Figures, count: int
 ) -> None:
     """F031, E082: no process, no hang, one completion for each ref, and no event after it."""
-    with _seeded(count) as chance:
-        stub.plays(*(chance.choice(DOINGS) for _ in range(count)))
-        limits = {"interrupt_grace_ms": 1_000}
-        handle = start(client, "claude", stub.options, limits=limits)
-        came_to: Counter[str] = Counter()
-        for _ in range(count):
-            ref = submit(client, handle)
-            # The moment is what this is about; nothing is waited for.
-            time.sleep(chance.uniform(0, LATEST_MS) / 1000)
-            answer = client.at(handle).interrupt_request(ref, timeout_ms=30_000)
-            done = heard(client, ref)
-            assert below(handle) == []
-            came_to[f"{answer}, {done.ending}"] += 1
-        print(dict(came_to))
-        assert came_to.keys() <= {"accepted, interrupted", "idle, completed"}
-        assert list(rest(client, 200)) == []
+    chance = chance_of(count)
+    stub.plays(*(chance.choice(DOINGS) for _ in range(count)))
+    handle = start(client, "claude", stub.options, limits={"interrupt_grace_ms": 1_000})
+    came_to: Counter[str] = Counter()
+    left = 0
+    for _ in range(count):
+        ref = submit(client, handle)
+        # The moment is what this is about; nothing is waited for.
+        time.sleep(chance.uniform(0, LATEST_MS) / 1000)
+        answer = client.at(handle).interrupt_request(ref, timeout_ms=30_000)
+        done = heard(client, ref)
+        left += len(below(handle))
+        came_to[f"{answer}, {done.ending}"] += 1
+    late = list(rest(client, 200))
+
+    print(dict(came_to))
+    assert came_to.keys() <= {"accepted, interrupted", "idle, completed"}
+    what = f"{count} interrupts at random moments:"
+    figures.note("F031", f"{what} processes left", left, "0", met=left == 0)
+    figures.note("F031", f"{what} completions", came_to.total(), str(count), met=True)
+    figures.note("F031", f"{what} late messages", len(late), "0", met=late == [])
+    assert (left, late) == (0, [])
+
+
+# -- how long it takes --------------------------------------------------------------------------
+
+
+def took_ms(act: Callable[[], object]) -> float:
+    began = time.monotonic()
+    act()
+    return (time.monotonic() - began) * 1000
+
+
+@counts(short=1, full=5)
+def test_F028_a_full_standard_error_costs_little(
+    client: Client, stub: StubCli, figures: Figures, count: int
+) -> None:
+    """F028: 2 MB of it are read while the program still writes."""
+    quiet: list[Step] = [DONE["claude"]]
+    stub.plays(*[quiet, [{"stderr": 2_000_000}, *quiet]] * count)
+    handle = start(client, "claude", stub.options)
+    times = [took_ms(lambda: turn(client, handle).response) for _ in range(2 * count)]
+
+    more = max(loud - still for still, loud in zip(times[::2], times[1::2], strict=True))
+    figures.note("F028", "2 MB on stderr: more", f"{more:.0f} ms", "1000 ms", met=more <= 1_000)
+
+
+@counts(short=1, full=5)
+def test_F029_the_watchdog_is_on_time(
+    client: Client, stub: StubCli, figures: Figures, count: int
+) -> None:
+    """F029: a silent program and its tools are gone, and that is told, soon after it fired."""
+    watchdog_ms = 2_000
+    stub.plays([{"helpers": 3}, BEGUN["claude"], {"silence": True}])
+    handle = start(client, "claude", stub.options, limits={"watchdog_ms": watchdog_ms})
+    times = [took_ms(lambda: turn(client, handle).reason) for _ in range(count)]
+
+    off = max(abs(time_ms - watchdog_ms) for time_ms in times) / watchdog_ms
+    figures.note("F029", "told after the setting", f"{off:.1%}", "5%", met=off <= 0.05)
+    assert min(times) >= watchdog_ms
+    assert below(handle) == []
+
+
+@counts(short=1, full=5)
+def test_F030_a_program_that_ignores_signals_is_killed_on_time(
+    client: Client, stub: StubCli, figures: Figures, count: int
+) -> None:
+    """F030: one grace after SIGINT, one after SIGTERM."""
+    stubborn: Step = {"ignore": ["SIGINT", "SIGTERM"]}
+    stub.plays([stubborn, BEGUN["claude"], {"silence": True}])
+    handle = start(client, "claude", stub.options)
+    times = []
+    for _ in range(count):
+        ref = submit(client, handle)
+        first_event(client, ref, "session")
+        times.append(took_ms(partial(client.at(handle).interrupt_request, ref)))
+        assert heard(client, ref).reason.code == "interrupted"
+
+    off = max(abs(time_ms - 2 * GRACE_MS) for time_ms in times)
+    what = f"killed, beside two graces of {GRACE_MS} ms"
+    figures.note("F030", what, f"{off:.0f} ms", "1000 ms", met=off <= 1_000)
+    assert below(handle) == []

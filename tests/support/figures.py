@@ -72,7 +72,7 @@ def page(noted: Sequence[Figure]) -> str:
         "",
         "Written by `make fault`; do not edit. Each case kills, stops, floods or confuses real",
         "processes. The E and F numbers are explained by the names of the tests in",
-        "`tests/processes/`.",
+        "`tests/processes/` and `tests/providers/`.",
         "",
         f"genagentd {__version__}, Python {platform.python_version()}, {date}, {cores} cores.",
         "",
