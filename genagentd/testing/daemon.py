@@ -60,6 +60,11 @@ class PrivateDaemon:
         """The daemon's own process, which is not its guardian."""
         return until(lambda: int((self.places.lock.read_text().split() or ["0"])[0]), "its pid")
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it runs any more; after a kill its guardian cleans up first."""
+        return self._process is None or self._process.poll() is not None
+
     def start(self) -> PrivateDaemon:
         """Run it, and return it when it answers. After an end it may be started again.
 

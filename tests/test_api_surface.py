@@ -1,0 +1,99 @@
+"""What people write against changes only on purpose, and never without its page."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import pytest
+
+import genagentd
+from genagentd import Agent, messages, testing
+from genagentd.agent.peers import Peers
+from support import reference_pages, reference_python
+
+#: The callbacks of an agent. A new one needs a default, or every agent breaks.
+CALLBACKS = {
+    "init_agent": ("options",),
+    "handle_response": ("ref", "response", "state"),
+    "handle_error": ("ref", "reason", "state"),
+    "handle_event": ("event", "state"),
+    "handle_stream_event": ("event", "state"),
+    "pre_run": ("state",),
+    "pre_turn": ("prompt", "state"),
+    "post_turn": ("outcome", "ref", "state"),
+    "post_run": ("state",),
+    "terminate_agent": ("reason", "state"),
+    "copy_state": ("state",),
+    "show_state": ("state",),
+}
+TESTING = (
+    *("Gates", "Heard", "NotHeard", "PrivateDaemon", "until"),
+    *("breaks", "cannot_start", "echoes", "hangs", "holds", "says", "scripted"),
+)
+
+
+def test_the_generated_pages_are_current() -> None:
+    """Every signature is on a page: `scripts/reference` writes it, and somebody looks."""
+    assert reference_pages.stale() == []
+
+
+def test_the_callbacks_are_what_they_were() -> None:
+    """Agents override them by name and get their arguments by position."""
+    found = {
+        name: tuple(
+            argument.lstrip("_")
+            for argument in inspect.signature(getattr(Agent, name)).parameters
+            if argument != "self"
+        )
+        for name, _ in reference_python.public_methods(Agent)
+    }
+
+    assert found == CALLBACKS
+
+
+def test_only_one_callback_must_be_written() -> None:
+    """The others do nothing by default; another abstract one would break every agent."""
+    assert Agent.__abstractmethods__ == {"handle_response"}
+
+
+def test_the_names_for_tests_are_what_they_were() -> None:
+    """Other people's tests import them."""
+    assert sorted(testing.__all__) == sorted(TESTING)
+    for name in testing.__all__:
+        assert getattr(testing, name) is not None
+    assert not hasattr(testing, "says_")
+
+
+@pytest.mark.parametrize(
+    ("of", "member"),
+    [
+        (kind.__name__, member)
+        for _, kind, _ in reference_python.CLASSES
+        for member in reference_python.public_methods(kind)
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_every_public_call_says_what_it_gives(of: str, member: tuple[str, object]) -> None:
+    """The page is made of these words."""
+    name, function = member
+    doc = inspect.getdoc(function)
+
+    assert doc, f"{of}.{name}"
+    assert doc[0].isupper()
+
+
+@pytest.mark.parametrize("name", [*genagentd.__all__, *messages.__all__])
+def test_every_value_says_what_it_is(name: str) -> None:
+    """A dataclass without words would show its signature instead."""
+    thing = getattr(genagentd, name, None) or getattr(messages, name)
+    if isinstance(thing, type) and dataclasses.is_dataclass(thing):
+        assert thing.__doc__
+        assert not thing.__doc__.startswith(f"{thing.__name__}(")
+
+
+def test_what_waits_has_a_limit_that_can_be_set() -> None:
+    """No call of an agent's own can wait for ever without being told to."""
+    for name, function in reference_python.public_methods(Peers):
+        if name in ("ask", "notify_ack", "tell_with_completion"):
+            assert "timeout_ms" in inspect.signature(function).parameters, name  # type: ignore[arg-type]  # a function
