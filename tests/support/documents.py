@@ -20,7 +20,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,8 +131,13 @@ class Bench:
 
     directory: Path
     run_dir: Path
+    #: Where its `python`, `genagent` and `genagentd` are.
+    programs: Path = field(default_factory=lambda: Path(sys.executable).parent)
+    #: What is added to the environment.
+    added: Mapping[str, str] = field(default_factory=dict)
     waiting: str | None = None
-    written: list[str] = field(default_factory=list)
+    #: What was typed and printed so far.
+    transcript: list[str] = field(default_factory=list)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -142,11 +147,11 @@ class Bench:
             for name, value in os.environ.items()
             if not name.startswith(("GENAGENT_", "XDG_", "PYTEST_"))
         }
-        programs = str(Path(sys.executable).parent)
         return kept | {
-            "PATH": f"{programs}:{kept.get('PATH', '')}",
+            "PATH": f"{self.programs}:{kept.get('PATH', '')}",
             "GENAGENT_RUN_DIR": str(self.run_dir),
             "NO_COLOR": "1",
+            **self.added,
         }
 
     def play(self, fence: Fence) -> None:
@@ -173,7 +178,7 @@ class Bench:
     def _run(self, fence: Fence) -> None:
         script = self.directory / f"snippet_{fence.line}.py"
         script.write_text(fence.text, encoding="utf-8")
-        done = self._process([sys.executable, str(script)])
+        done = self._process([str(self.programs / "python"), str(script)])
         assert done.returncode == 0, f"{fence}: {done.stdout}"
         self.waiting = done.stdout
 
@@ -184,9 +189,18 @@ class Bench:
 
     def _console(self, fence: Fence) -> None:
         if fence.value("needs") is not None:
+            # What can be known without it: that the commands and their options exist.
             for command in own_commands(fence):
                 check_spelling(fence, command)
             return
+        self.type(fence)
+
+    def type(self, fence: Fence) -> None:
+        """Run the commands of a console block, whatever it needs, and compare what is printed.
+
+        Raises:
+            AssertionError: it ends or prints otherwise.
+        """
         found = steps(fence.text)
         script = "exec 2>&1\n" + "".join(
             f"{step.command}\nprintf '\\n%s %s\\n' '{_MARK}' $?\n" for step in found
@@ -198,6 +212,7 @@ class Bench:
         for step, after in zip(found, parts[1:], strict=True):
             code, _, following = after.partition("\n")
             assert int(code) == step.code, f"{fence}: {step.command}: exit {code}\n{printed}"
+            self.transcript += [f"$ {step.command}", printed.rstrip("\n")]
             if step.expected:
                 assert matches(step.expected, printed), f"{fence}: {step.command}\n{printed}"
             printed = following
@@ -216,7 +231,7 @@ class Bench:
 
     def clear(self) -> None:
         """End the daemon that the page may have left running."""
-        self._process([sys.executable, "-m", "genagentd", "stop", "--force"])
+        self._process([str(self.programs / "python"), "-m", "genagentd", "stop", "--force"])
 
 
 def own_commands(fence: Fence) -> Iterator[list[str]]:
