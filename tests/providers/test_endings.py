@@ -257,11 +257,12 @@ def test_F028_a_full_standard_error_costs_little(
 ) -> None:
     """F028: 2 MB of it are read while the program still writes."""
     quiet: list[Step] = [DONE["claude"]]
-    stub.plays(*[quiet, [{"stderr": 2_000_000}, *quiet]] * count)
+    loud: list[Step] = [{"stderr": 2_000_000}, *quiet]
+    stub.plays(*[quiet, loud] * count)
     handle = start(client, "claude", stub.options)
     times = [took_ms(lambda: turn(client, handle).response) for _ in range(2 * count)]
 
-    more = max(loud - still for still, loud in zip(times[::2], times[1::2], strict=True))
+    more = max(second - first for first, second in zip(times[::2], times[1::2], strict=True))
     figures.note("F028", "2 MB on stderr: more", f"{more:.0f} ms", "1000 ms", met=more <= 1_000)
 
 
