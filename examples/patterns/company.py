@@ -21,6 +21,8 @@ Fact = TypeVar("Fact")
 
 #: Where an agent process finds the package `examples`.
 HOME = Path(__file__).resolve().parents[2]
+#: A real provider may take minutes for a turn.
+LONG_MS = 600_000
 #: Look again after this long even if nothing was heard: telemetry may be lost.
 LOOK_AGAIN_MS = 200
 
@@ -101,7 +103,7 @@ class Watch:
         self._client = client
         self._records = client.telemetry()
 
-    def until(self, fact: Callable[[], Fact | None], what: str, within_ms: int = 60_000) -> Fact:
+    def until(self, fact: Callable[[], Fact | None], what: str, within_ms: int = LONG_MS) -> Fact:
         """Return what *fact* returns as soon as that is true.
 
         Raises:
@@ -116,7 +118,7 @@ class Watch:
                 pass
         return found
 
-    def until_halted(self, names: Iterable[str], within_ms: int = 60_000) -> None:
+    def until_halted(self, names: Iterable[str], within_ms: int = LONG_MS) -> None:
         """Return when every agent of these names has halted; raises as `until`."""
         waiting = list(names)
         self.until(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,17 @@ def stage(what: str) -> Iterator[Stage]:
         "-o", dest="options", action="append", default=[], metavar="KEY=VALUE", help="for it"
     )
     given = parser.parse_args()
-    options = dict(option.partition("=")[::2] for option in given.options)
+    options = {key: _value(text) for key, _, text in (o.partition("=") for o in given.options)}
     with _daemon() as run_dir, Client(run_dir) as client:
         yield Stage(client, given.backend, options, run_dir)
+
+
+def _value(text: str) -> object:
+    """Return what *text* means as JSON, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 @contextlib.contextmanager

@@ -238,7 +238,13 @@ class Worker(Agent[Share]):
 
 @contextmanager
 def running(
-    client: Client, name: str, task: str, voice: Voice, workers: Voice, deadline_ms: int = 600_000
+    client: Client,
+    name: str,
+    task: str,
+    voice: Voice,
+    workers: Voice,
+    deadline_ms: int = 600_000,
+    limits: Mapping[str, object] | None = None,
 ) -> Iterator[None]:
     """Run a coordinator on *task*; leaving stops it and every worker that carries its name.
 
@@ -246,7 +252,15 @@ def running(
     """
     voices = workers.options.get("voices", [workers.options])
     crew = {"backend": workers.backend, "voices": voices}
-    spec = cast(Coordinator, name, voice, may_start=True, deadline_ms=deadline_ms, crew=crew)
+    spec = cast(
+        Coordinator,
+        name,
+        voice,
+        limits=limits,
+        may_start=True,
+        deadline_ms=deadline_ms,
+        crew=crew,
+    )
     client.start_agent(spec)
     try:
         client.tell(name, f"Split this into two or three parts, one per line: {task}")

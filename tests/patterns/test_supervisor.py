@@ -129,8 +129,38 @@ def test_a_user_s_turn_in_between_is_not_the_synthesis(
     assert job["report"].splitlines()[1:] == ["- a: 1", "- b: 2", "- c: 3"]
 
 
-def test_a_killed_coordinator_leaves_no_worker(
+def test_a_refused_synthesis_fails_the_run(
     genagent_client: Client, watch: Watch, genagent_gates: Gates
+) -> None:
+    """The last report comes during another turn, and there is no room for what it leads to."""
+    crew = _crew(says("1"), holds("b", "2"), says("3"), gates=genagent_gates)
+    lead = _lead(PLAN, holds("talk", "small talk"), echoes(), gates=genagent_gates)
+    limits = {"max_pending_prompts": 0}
+    with running(genagent_client, "lead", "task", lead, crew, limits=limits):
+        genagent_gates.wait_blocked("b", 30_000)
+        watch.until(
+            lambda: (
+                [p["result"] for p in shown(genagent_client, "lead")["parts"]] == ["1", None, "3"]
+            ),
+            "two are there",
+        )
+        genagent_client.tell("lead", "how is it going?")
+        genagent_gates.wait_blocked("talk")
+        genagent_gates.release("b")
+        watch.until(
+            lambda: genagent_client.runtime_snapshot("lead").pending_notifications == 1,
+            "the report waits",
+        )
+        genagent_gates.release("talk")
+        job = finished(genagent_client, watch, "lead")
+
+    assert job["phase"] == "failed"
+    assert job["failure"].startswith("the synthesis was refused: overloaded")
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_coordinator_that_is_gone_leaves_no_worker(
+    genagent_client: Client, watch: Watch, genagent_gates: Gates, end: str
 ) -> None:
     """Whoever ran it clears up, whatever ended it."""
     crew = _crew(holds("a", "1"), holds("b", "2"), holds("c", "3"), gates=genagent_gates)
@@ -139,7 +169,10 @@ def test_a_killed_coordinator_leaves_no_worker(
             genagent_gates.wait_blocked(gate, 30_000)
         handle = genagent_client.whereis("lead")
         assert handle is not None
-        os.kill(handle.pid, signal.SIGKILL)
+        if end == "kill":
+            os.kill(handle.pid, signal.SIGKILL)
+        else:
+            genagent_client.stop("lead")
         until(lambda: genagent_client.whereis("lead") is None, "it is gone")
         assert len(_names(genagent_client)) >= 3
         with pytest.raises(Refused):
