@@ -66,8 +66,6 @@ class Looked:
         self.seen["list"] = repr(self.client.list())
         self.seen["snapshot"] = repr(self.client.runtime_snapshot("a"))
         self.seen["core"] = repr(self.client.daemon_status())
-        for command in ("list", "snapshot a", "logs a"):
-            self.seen[command] = self._genagent(*command.split())
 
     def _genagent(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -80,7 +78,9 @@ class Looked:
         return done.stdout + done.stderr
 
     def back(self) -> None:
-        """Look at what was written down."""
+        """Look at what was written down, and what commands make of it."""
+        for command in ("list", "snapshot a", "logs a"):
+            self.seen[command] = self._genagent(*command.split())
         for path in self.house.run.rglob("*"):
             if path.is_file():
                 self.seen[str(path)] = _read(path)
