@@ -20,7 +20,7 @@ from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
 from genagent_protocol.supervision.table import Table, child_of, empty
 from genagentd import deadlines
-from genagentd.config import Config
+from genagentd.config import Config, agent_environment
 from genagentd.daemon.children import Orphans
 from genagentd.daemon.lives import Life, Surroundings
 from genagentd.daemon.report import report
@@ -56,7 +56,7 @@ class Shell:
         self._starting: dict[Caller, Life] = {}
         self._launches: set[asyncio.Task[None]] = set()
         self._deadlines = deadlines.Deadlines(self._deadline_passed)
-        self._starter = Starter(config.start_method)
+        self._starter = Starter(config.start_method, agent_environment(config, {}))
         self._orphans = Orphans(self._known, self._starter.owns)
         self._starter.on_launched = self._orphans.sweep_soon
         self._around = Surroundings(places, config, self._starter, self._board, self.feed)

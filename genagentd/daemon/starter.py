@@ -9,10 +9,11 @@ next order meets another one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import multiprocess
@@ -24,6 +25,7 @@ from genagentd.daemon import birth, nursery
 #: How long the helper may take for one launch before it is replaced, at first.
 LAUNCH_TIMEOUT_S = 5.0
 StartMethod = Literal["forkserver", "spawn"]
+_FOR_PYTHON = ("PYTHON", "LD_LIBRARY_PATH")
 #: Room for one whole order in the socket to the helper.
 _SOCKET_BYTES = 2 * nursery.MAX_ORDER_BYTES
 
@@ -37,7 +39,9 @@ class LaunchLost(Exception):
 class Starter:
     """Launches newborns, one at a time."""
 
-    def __init__(self, method: StartMethod) -> None:
+    def __init__(self, method: StartMethod, environ: Mapping[str, str]) -> None:
+        """Start children by *method*; *environ* is all that `/proc` will show of theirs."""
+        self._environ = environ
         self._context = multiprocess.get_context("spawn")
         self._uses_helper = method == "forkserver"
         self._turn = asyncio.Lock()
@@ -96,7 +100,8 @@ class Starter:
 
     def _start(self, target: Callable[..., Any], *arguments: object) -> Any:
         process = self._context.Process(target=target, args=arguments)
-        process.start()
+        with _only(self._environ):
+            process.start()
         _end_tracker()
         return process
 
@@ -176,6 +181,24 @@ async def _end_of(pid: int) -> None:
     finally:
         loop.remove_reader(pidfd)
         os.close(pidfd)
+
+
+@contextlib.contextmanager
+def _only(environ: Mapping[str, str]) -> Iterator[None]:
+    """Have nothing but *environ*, and what finds Python's modules, for the length of one exec.
+
+    What a process was started with stays readable in `/proc` for its whole life, whatever
+    it makes of it later; our own secrets are no agent's.
+    """
+    before = dict(os.environ)
+    kept = {name: value for name, value in before.items() if name.startswith(_FOR_PYTHON)}
+    try:
+        os.environ.clear()
+        os.environ.update({**environ, **kept})
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _end_tracker() -> None:
