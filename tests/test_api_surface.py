@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+from typing import get_args
 
 import pytest
 
 import genagentd
+from genagent_protocol.turns import effects
 from genagentd import Agent, messages, testing
 from genagentd.agent.peers import Peers
 from support import reference_pages, reference_python
@@ -36,6 +39,14 @@ TESTING = (
 def test_the_generated_pages_are_current() -> None:
     """Every signature is on a page: `scripts/reference` writes it, and somebody looks."""
     assert reference_pages.stale() == []
+
+
+def test_the_page_of_telemetry_names_every_event() -> None:
+    """In the table, and no other."""
+    page = (reference_pages.DIRECTORY / "telemetry.md").read_text(encoding="utf-8")
+
+    named = re.findall(r"^\| `([a-z._]+)` \|", page, re.MULTILINE)
+    assert sorted(named) == sorted(get_args(effects.EmitName))
 
 
 def test_the_callbacks_are_what_they_were() -> None:

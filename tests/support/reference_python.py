@@ -104,7 +104,7 @@ def _signature(name: str, function: Callable[..., object]) -> str:
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     word = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
     arguments = list(_arguments(node.args))
-    returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
+    returns = "" if node.returns is None else f" -> {_source(node.returns)}"
     line = f"{word} {name}({', '.join(arguments)}){returns}: ..."
     if len(line) <= _LINE:
         return line
@@ -130,10 +130,15 @@ def _arguments(node: ast.arguments) -> Iterator[str]:
 
 def _argument(node: ast.arg, default: ast.expr | None) -> str:
     name = node.arg.lstrip("_")
-    kind = "" if node.annotation is None else f": {ast.unparse(node.annotation)}"
+    kind = "" if node.annotation is None else f": {_source(node.annotation)}"
     if default is None:
         return name + kind
-    return f"{name}{kind}{' = ' if kind else '='}{ast.unparse(default)}"
+    return f"{name}{kind}{' = ' if kind else '='}{_source(default)}"
+
+
+def _source(node: ast.expr) -> str:
+    # As our formatter quotes: it reads the page as well.
+    return ast.unparse(node).replace("'", '"')
 
 
 def _values(names: Sequence[str], module: str) -> str:
