@@ -8,6 +8,7 @@ import pytest
 
 from genagentd import channels
 from genagentd.client.client import Client
+from support import fleet
 from support.daemons import PrivateDaemon
 from support.fake_daemon import FakeDaemon, fake_daemon
 
@@ -44,5 +45,4 @@ def client(house: PrivateDaemon) -> Iterator[Client]:
     """A client of the module's daemon; every agent it left is stopped."""
     with Client(house.run) as connected:
         yield connected
-        for row in connected.list():
-            connected.stop(row.name)
+        fleet.stop_all(connected)

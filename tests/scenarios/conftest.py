@@ -11,6 +11,7 @@ import pytest
 from genagent_backends.gates import Gates
 from genagentd import kernel
 from genagentd.client.client import Client
+from support import fleet
 from support.daemons import PrivateDaemon, living_below
 from support.scenes import Scene
 from support.waiting import until
@@ -36,5 +37,4 @@ def scene(house: PrivateDaemon, tmp_path: Path) -> Iterator[Scene]:
     """A scene; the agents that a scenario leaves are stopped."""
     with Client(house.run) as client, Gates() as gates:
         yield Scene(house, client, gates, tmp_path)
-        for row in client.list():
-            client.stop(row.name)
+        fleet.stop_all(client)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from genagent_protocol.envelopes import Admission, Completion, Down, EventMessage
+from genagent_protocol.errors import Refused
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagentd import kernel
 from genagentd.client.boxes import Message
@@ -106,6 +107,16 @@ def rest(client: Client, within_ms: int = 0) -> Iterator[Message]:
     """Yield what is in the mailbox already, and what comes within a moment after each."""
     while (message := client.receive(within_ms)) is not None:
         yield message
+
+
+def stop_all(client: Client) -> None:
+    """Stop every agent that is there; one that is dying may be gone before it is stopped."""
+    for row in client.list():
+        try:
+            client.stop(row.name)
+        except Refused as refused:
+            if refused.reason.code != "not_found":
+                raise
 
 
 def identities(pids: Iterable[int]) -> list[Identity]:
