@@ -369,7 +369,7 @@ async def test_a_session_has_only_so_many_calls_pending() -> None:
 
 
 async def test_a_timer_belongs_to_the_agent_and_its_call() -> None:
-    """The daemon keeps no time for it (D44)."""
+    """The daemon keeps no time for it."""
     async with living(CLERK, "echo") as agent:
         await attach(agent)
         begin(agent, "async", timeout_ms=20)

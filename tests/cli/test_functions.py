@@ -94,7 +94,8 @@ def test_nobody_at_the_terminal_is_told_to_the_agent(
     genagent("attach", "clerk")
     thread.join()
 
-    assert "NO_ANSWER" in next((house.run / "logs").rglob("*clerk*/*")).read_text()
+    logs = [path.read_text() for path in (house.run / "logs").rglob("*") if path.is_file()]
+    assert any("NO_ANSWER" in log for log in logs)
 
 
 @pytest.mark.parametrize(
