@@ -32,6 +32,7 @@ CLASSES: tuple[tuple[str, type, str], ...] = (
     ("Mailbox", Mailbox, "Made by `client.mailbox()` and `client.telemetry()`."),
     ("Session", Session, "Made by `client.attach()`; `AsyncSession` has the same calls, awaited."),
     ("Group", Group, "Made by `client.group()`."),
+    ("Session", Session, "Made by `client.attach(...)`: function calls in both directions."),
     ("Gates", Gates, "`from genagentd.testing import Gates`."),
 )
 _LINE = 100
