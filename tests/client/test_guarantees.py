@@ -437,6 +437,7 @@ def test_c25_death_alone_leaves_even_acceptance_unknown(client: Client) -> None:
     handle = start(client)
     captured = client.at(handle)
     captured.monitor()
+    assert client.whereis("a") == handle  # by now the daemon knows who watches
     os.kill(handle.pid, signal.SIGSTOP)
     ref = captured.submit_with_completion("p").ref
     kill(handle)

@@ -157,7 +157,7 @@ def test_s215_s102_a_drain_finishes_the_turn_and_refuses_the_rest(scene: Scene) 
     """Queued and new work hears `draining`; no follow-up runs; the exit is `normal`."""
     handle = scene.start(held(), PONG, on={"handle_response": [{"prompt": "more"}]})
     captured = scene.client.at(handle)
-    captured.monitor()
+    scene.watch(captured.handle)
     active = scene.hold()
     asked = in_background(lambda: scene.client.ask("a", "queued"))
     until(lambda: scene.client.status("a").queued == 1, "the ask is queued")
@@ -209,7 +209,7 @@ def test_s216_an_idle_agent_drains_at_once(scene: Scene) -> None:
 def test_s217_a_caller_that_gives_up_does_not_undo_a_drain(scene: Scene) -> None:
     """It goes on draining, and exits after its turn."""
     handle = scene.start(held())
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     scene.hold()
 
     with pytest.raises(CallTimeout):

@@ -245,7 +245,7 @@ def test_s078_a_race_of_result_and_interrupt_has_one_outcome(scene: Scene) -> No
 def test_s080_s171_a_crashing_decision_ends_the_agent_before_the_completion(scene: Scene) -> None:
     """DOWN says `callback_failed`, both termination callbacks ran, and no completion comes."""
     handle = scene.start(on={"handle_response": [{"raise": 1}]})
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
 
     ref = scene.client.tell_with_completion("a", "p")
     down = fleet.down(scene.client, handle)
@@ -311,7 +311,7 @@ def test_s079_s085_s110_s225_an_orderly_stop_answers_asks_and_invents_no_complet
 ) -> None:
     """Active and queued asks hear how it ended; told ones hear nothing but the DOWN."""
     handle = scene.start(held(), PONG, PONG)
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     active = in_background(lambda: scene.client.ask("a", "active"))
     scene.blocked()
     scene.client.tell_with_completion("a", "told")

@@ -44,7 +44,7 @@ def test_s098_s109_a_dead_process_says_nothing_at_all(scene: Scene) -> None:
     captured = scene.client.at(handle)
 
     ref = captured.submit_with_completion("p").ref
-    captured.monitor()
+    scene.watch(captured.handle)
 
     known = hear(Submission(ref=ref), fleet.down(scene.client, handle))
     assert (known.word, known.ended) == ("lost", NOPROC)
@@ -55,7 +55,7 @@ def test_s104_s107_a_completion_alone_is_final(scene: Scene) -> None:
     """Whatever the order of its messages, and whatever ends afterwards: it stays what it was."""
     handle = scene.start(on={"pre_turn": [{"skip": 1}]})
     captured = scene.client.at(handle)
-    captured.monitor()
+    scene.watch(captured.handle)
     ref = captured.submit_with_completion("p").ref
     heard = [scene.client.receive(WITHIN_MS, matching=about(ref)) for _ in range(2)]
     scene.kill(handle)
@@ -74,7 +74,7 @@ def test_s108_s109_s123_a_death_leaves_known_what_was_known(scene: Scene) -> Non
     """Refused, accepted and unheard of: each reads as what it was when the process was killed."""
     handle = scene.start(held(), PONG, max_pending_prompts=0)
     captured = scene.client.at(handle)
-    captured.monitor()
+    scene.watch(captured.handle)
     active = captured.submit_with_completion("active").ref
     scene.blocked()
     refused = captured.submit_with_completion("too many").ref
@@ -183,7 +183,7 @@ def test_c19_c27_neither_an_interrupt_nor_a_death_says_that_work_outside_settled
     turn = [{"spawn": ["sleep", "3600"], "for_session": True}, *HANGS]
     handle = scene.start(turn)
     captured = scene.client.at(handle)
-    captured.monitor()
+    scene.watch(captured.handle)
     ref = captured.submit_with_completion("p", stream_to=scene.client.address).ref
     pids = fleet.event(scene.client, ref, "spawned")["pids"]
     tool = fleet.identities(pids)

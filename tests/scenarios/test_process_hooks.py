@@ -67,7 +67,7 @@ def test_s155_a_bad_pre_run_ends_the_agent_with_its_reason(
 ) -> None:
     """The DOWN says it, and `terminate_agent` got it; the name is free."""
     handle = scene.start(on={"pre_run": [{"block": "hook", **plan}]})
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     scene.blocked("hook")
     scene.release("hook")
 
@@ -246,7 +246,7 @@ def test_s171_s172_an_agent_ends_even_if_its_last_callbacks_fail(
     )
     handle = scene.client.whereis("a")
     assert handle is not None
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     scene.client.tell("a", "p")
 
     assert fleet.down(scene.client, handle).reason.text == "callback_failed"

@@ -249,7 +249,7 @@ def test_s057_s058_only_the_living_are_listed_and_found(scene: Scene) -> None:
     assert {row.name for row in scene.client.list()} == {"a", "b", "c"}
 
     scene.client.stop("a")
-    scene.client.at(handles["b"]).monitor()
+    scene.watch(handles["b"])
     scene.kill(handles["b"])
     fleet.down(scene.client, handles["b"])
 

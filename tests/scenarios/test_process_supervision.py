@@ -29,7 +29,7 @@ KILLED = ExitReason("signal:9")
 def test_s222_a_killed_agent_is_not_started_again(scene: Scene) -> None:
     """Its name is free, and who takes it begins with nothing."""
     handle = scene.start()
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     scene.client.notify_ack("a", "remembered")
     scene.kill(handle)
 
@@ -70,7 +70,7 @@ def test_s224_the_turn_of_a_killed_agent_is_gone_wherever_it_was(scene: Scene, w
         handle = fleet.start(scene.client, "a", fleet.BUSY)
         _, spawned = fleet.begin(scene.client, handle)
         found = [fleet.of(handle), *spawned]
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
 
     scene.kill(handle)
 
@@ -134,7 +134,7 @@ def test_s229_a_group_that_lost_its_owner_ends_and_comes_back_empty(scene: Scene
     """Its agents are gone; a new group has none of them."""
     owner = Client(scene.house.run).connect()
     handle = owner.group().open().start_agent(None, name="a", backend="echo")
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     owner.close()
 
     assert fleet.down(scene.client, handle).reason == SHUTDOWN
@@ -181,7 +181,7 @@ def test_s232_an_ended_child_leaves_its_group(scene: Scene, end: str) -> None:
     """Prompts work in it; afterwards nothing is left to stop, and nothing comes back."""
     with scene.client.group() as group:
         handle = group.start_agent(AgentSpec(agent=None, name="a", backend="echo"))
-        scene.client.at(handle).monitor()
+        scene.watch(handle)
         assert scene.client.ask("a", "hello").text == "hello"
 
         if end == "stop":
@@ -249,7 +249,7 @@ def test_s236_an_agent_cannot_stop_itself_and_can_stop_another(scene: Scene) -> 
 def test_s236_a_process_that_an_agent_began_may_stop_it(scene: Scene) -> None:
     """It is a client like any other."""
     handle = scene.start()
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
 
     assert scene.elsewhere("client.stop('a'); client.close()").wait(60) == 0
 
@@ -280,7 +280,7 @@ def test_s237_a_permanent_agent_comes_back_with_nothing(scene: Scene) -> None:
 def test_s238_nothing_claims_that_a_provider_has_settled(scene: Scene) -> None:
     """What tells of an end tells of the agent and its turn; there is no word for more."""
     handle = scene.start(HANGS)
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     ref = scene.client.tell_with_completion("a", "p")
     scene.wait_seen("stream text begun")
     scene.client.interrupt_request("a", ref)
@@ -307,7 +307,7 @@ def test_s237_a_drained_agent_comes_back_if_it_is_permanent(
     """To drain is to let it end, not to be rid of it: only a stop is that for every policy."""
     policy = RestartPolicy(kind=restart, delay_ms=1)
     handle = scene.client.start_agent(None, name="a", backend="echo", restart=policy)
-    scene.client.at(handle).monitor()
+    scene.watch(handle)
     scene.client.drain("a")
 
     assert fleet.down(scene.client, handle).reason == NORMAL

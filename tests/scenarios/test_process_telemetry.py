@@ -152,7 +152,7 @@ def test_s247_an_orderly_end_is_told_by_the_agent_and_a_kill_is_not(scene: Scene
         scene.client.stop("a")
         stopped = until_event(mailbox, "agent.down")
         handle = scene.start()
-        scene.client.at(handle).monitor()
+        scene.watch(handle)
         scene.kill(handle)
         fleet.down(scene.client, handle)
         killed = until_event(mailbox, "agent.down")

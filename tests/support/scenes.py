@@ -160,6 +160,11 @@ class Scene:
 
         until(resting, f"{name} is idle")
 
+    def watch(self, handle: AgentHandle) -> None:
+        """Monitor that process; the daemon knows of it when this returns."""
+        self.client.at(handle).monitor()
+        self.client.whereis(None)
+
     def kill(self, handle: AgentHandle) -> None:
         """Kill that process without a word."""
         os.kill(handle.pid, signal.SIGKILL)
