@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import genagentd
 from genagentd import Client
 from genagentd.testing import Gates, Heard, PrivateDaemon, scripted
 
@@ -79,6 +80,19 @@ def test_a_run_that_uses_no_fixture_carries_nothing_of_ours() -> None:
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_the_product_needs_nothing_of_it() -> None:
+    """What is for tests must not be carried by what runs."""
+    package = Path(genagentd.__file__).parent
+    users = [
+        path
+        for path in package.rglob("*.py")
+        if "genagentd.testing" in path.read_text(encoding="utf-8")
+        and path.parent != package / "testing"
+    ]
+
+    assert users == []
 
 
 def test_the_fixtures_belong_together(
