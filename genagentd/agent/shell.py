@@ -177,6 +177,8 @@ class Shell:
                     self._outgoing.flush()
                 return await self._callbacks.run(callback)
             case effects.StartTurn():
+                # A turn may end the process at once; its admission must be out by then.
+                self._outgoing.flush()
                 return self._start(effect)
             case effects.KeepTurn():
                 await self._keep(effect)
