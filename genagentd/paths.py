@@ -1,7 +1,7 @@
 """Where things are: the runtime directory, its sockets, lock and logs.
 
 The runtime directory is private (0700) and ours, or it is refused: whoever could
-write there could plant a socket. `GENAGENT_RUN_DIR` chooses it; then the logs live in
+write there could plant a socket. What we did not create is never changed. `GENAGENT_RUN_DIR` chooses it; then the logs live in
 it too, unless `GENAGENT_STATE_DIR` says otherwise.
 """
 
@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import socket
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import BootId, Incarnation
+from genagentd.socket_path import UnusablePlace, check_path
 
 _DAEMON_LOG = "genagentd.log"
 
@@ -106,8 +107,23 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
     """Return where the daemon of this user and environment lives. Touches nothing.
 
     Raises:
-        UsageError: a directory from the environment is not absolute.
+        UnusablePlace: a directory from the environment is not absolute, is a file, or
+            is too long to hold the sockets of a daemon.
     """
+    found = _chosen(environ)
+    check_path(found.longest_socket)
+    for directory, variable in (
+        (found.run, "GENAGENT_RUN_DIR"),
+        (found.state, "GENAGENT_STATE_DIR"),
+    ):
+        if directory.exists() and not directory.is_dir():
+            raise UnusablePlace(
+                f"{directory} is not a directory; choose another one with {variable}"
+            )
+    return found
+
+
+def _chosen(environ: Mapping[str, str]) -> Places:
     chosen = environ.get("GENAGENT_RUN_DIR")
     run = _absolute(chosen, "GENAGENT_RUN_DIR") if chosen else _default_run(environ)
     state_chosen = environ.get("GENAGENT_STATE_DIR")
@@ -120,7 +136,7 @@ def socket_in(run_dir: str | Path | None) -> str:
     """Return where the daemon of *run_dir* is reached, or the one of the environment.
 
     Raises:
-        UsageError: a directory from the environment is not absolute.
+        UnusablePlace: as `places`, when the environment is asked.
     """
     if run_dir is None:
         return places().socket
@@ -131,7 +147,9 @@ def socket_in(run_dir: str | Path | None) -> str:
 def _absolute(text: str, variable: str) -> Path:
     path = Path(text)
     if not path.is_absolute():
-        raise UsageError(f"{variable}={text} is not an absolute path; give one that starts with /")
+        raise UnusablePlace(
+            f"{variable}={text} is not an absolute path; give one that starts with /"
+        )
     return path
 
 
@@ -155,29 +173,46 @@ def _default_state(environ: Mapping[str, str]) -> Path:
 def make_private(directory: Path) -> None:
     """Create *directory* with mode 0700, or make sure that it is ours and private.
 
+    This does not change a directory that is there already, not even its mode.
+
     Raises:
-        UsageError: it is a link, not a directory, someone else's, in a directory where
-            others could replace it, or cannot be made; nothing was changed in it.
+        UnusablePlace: it is a link, not a directory, someone else's, open to others, in a
+            directory where others could replace it, or cannot be made.
     """
     try:
         directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        _check_parent(directory.parent)
+        _make(directory)
         found = directory.lstat()
     except OSError as error:
-        raise UsageError(
-            f"the directory {directory} cannot be used: {error.strerror}; "
-            "choose another one with GENAGENT_RUN_DIR"
+        raise UnusablePlace(
+            f"the directory {directory} cannot be used: {error.strerror}; {_OTHER}"
         ) from None
     if not stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"{directory} is not a plain directory (a link or a file); remove it")
+        raise UnusablePlace(f"{directory} is not a plain directory (a link or a file); {_OTHER}")
     if found.st_uid != os.getuid():
-        raise UsageError(
-            f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); "
-            "choose another one with GENAGENT_RUN_DIR"
+        raise UnusablePlace(
+            f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); {_OTHER}"
         )
-    _check_parent(directory.parent)
-    if stat.S_IMODE(found.st_mode) != 0o700:
-        directory.chmod(0o700)
+    if found.st_mode & 0o777 != 0o700:
+        raise UnusablePlace(
+            f"the mode of {directory} is {stat.S_IMODE(found.st_mode):04o} and must be 0700: for "
+            f"its owner alone; {_OTHER}, or, if it is there for genagentd only: "
+            f"chmod 700 {shlex.quote(str(directory))}"
+        )
+
+
+#: What to do about a directory that cannot be used.
+_OTHER = "choose another one with GENAGENT_RUN_DIR or GENAGENT_STATE_DIR"
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    # A strange umask could have taken more away than was asked for.
+    directory.chmod(0o700)
 
 
 def _check_parent(parent: Path) -> None:
@@ -187,7 +222,7 @@ def _check_parent(parent: Path) -> None:
         return
     # A group that is ours alone, as many systems give to every user, is no stranger.
     if found.st_mode & stat.S_IWOTH or found.st_gid not in (0, os.getgid()):
-        raise UsageError(
+        raise UnusablePlace(
             f"others may write in {parent} and could replace what is ours there; take that away "
             "from them (chmod o-w,g-w), or choose another directory with GENAGENT_RUN_DIR"
         )

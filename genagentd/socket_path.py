@@ -16,15 +16,19 @@ from genagent_protocol.errors import NotReachable, UsageError
 MAX_PATH_BYTES = 107
 
 
+class UnusablePlace(UsageError):
+    """The directory of a daemon cannot be one; the message says which, why, and what to do."""
+
+
 def check_path(path: str) -> None:
     """Refuse a socket path that the kernel could not hold.
 
     Raises:
-        UsageError: it is too long; the path, its length and the limit are named.
+        UnusablePlace: it is too long; the path, its length and the limit are named.
     """
     length = len(os.fsencode(path))
     if length > MAX_PATH_BYTES:
-        raise UsageError(
+        raise UnusablePlace(
             f"the socket path {path} has {length} bytes, and the limit is {MAX_PATH_BYTES}: "
             "choose a shorter runtime directory (GENAGENT_RUN_DIR)"
         )
@@ -34,7 +38,7 @@ def probe(path: str) -> None:
     """Make sure that something listens at *path*, without saying a word to it.
 
     Raises:
-        UsageError: the path is too long to be one.
+        UnusablePlace: the path is too long to be one.
         NotReachable: nothing does, or somebody else does, who may have planted it there.
     """
     check_path(path)

@@ -14,6 +14,7 @@ from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
 from genagentd.paths import Places, directory_name, make_private, places, socket_in
+from genagentd.socket_path import UnusablePlace
 from support.plain_values import plain, texts
 
 INCARNATION = Incarnation(BootId("0123456789abcdef"), 7)
@@ -192,17 +193,56 @@ def test_a_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o755, 0o750, 0o1777, 0o500])
-def test_a_directory_of_ours_becomes_private(tmp_path: Path, mode: int) -> None:
-    """Somebody made it with a loose hand; what is in it stays."""
+def test_a_directory_that_others_may_enter_is_refused_and_left_as_it_is(
+    tmp_path: Path, mode: int
+) -> None:
+    """It may be anybody's, /tmp even: closing it would lock others out."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    directory.chmod(mode)
+
+    with pytest.raises(UnusablePlace, match=rf"{mode:04o}.*GENAGENT_RUN_DIR.*chmod 700"):
+        make_private(directory)
+
+    assert mode_of(directory) == mode
+    assert list(directory.iterdir()) == []
+
+
+def test_a_directory_that_was_made_private_by_hand_is_used(tmp_path: Path) -> None:
+    """What is in it stays; a group that it inherits does not matter."""
     directory = tmp_path / "run"
     directory.mkdir()
     (directory / "kept").touch()
-    directory.chmod(mode)
+    directory.chmod(0o2700)
 
     make_private(directory)
 
-    assert mode_of(directory) == 0o700
     assert (directory / "kept").exists()
+
+
+def test_nothing_is_made_where_others_could_replace_it(tmp_path: Path) -> None:
+    """A refusal leaves nothing behind."""
+    tmp_path.chmod(0o777)
+
+    with pytest.raises(UnusablePlace, match="others may write"):
+        make_private(tmp_path / "run")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("variable", ["GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR"])
+def test_a_file_is_no_place(tmp_path: Path, variable: str) -> None:
+    """Whoever asks hears it, and not that no daemon answers there."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UnusablePlace, match=f"not a directory.*{variable}"):
+        places({"HOME": "/h", variable: str(tmp_path / "file")})
+
+
+def test_a_runtime_directory_must_hold_the_longest_socket() -> None:
+    """Not only the daemon's own: otherwise its agents could not be reached."""
+    with pytest.raises(UnusablePlace, match="the limit is 107"):
+        places({"GENAGENT_RUN_DIR": "/" + "x" * 80})
 
 
 def test_a_link_is_refused_and_not_followed(tmp_path: Path) -> None:

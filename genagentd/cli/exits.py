@@ -24,6 +24,7 @@ from genagent_protocol.errors import (
     UsageError,
     VersionMismatch,
 )
+from genagentd.socket_path import UnusablePlace
 
 OK = 0
 FAILED = 1
@@ -99,6 +100,8 @@ def failure_of(error: GenAgentError) -> Failure:
             return Failure(USAGE, reason.code, message, "", _details(reason))
         case SendBufferFull():
             return Failure(REFUSED, "send_buffer_full", message)
+        case UnusablePlace():
+            return Failure(BAD_CONFIGURATION, "bad_configuration", message)
         case UsageError():
             return Failure(USAGE, "usage", message)
         case _:

@@ -57,9 +57,9 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         UsageError: a directory or the lock cannot be used.
         AlreadyRunning: another daemon is there; nothing was changed.
     """
-    make_private(places.run)
     check_path(places.socket)
     check_path(places.longest_socket)
+    make_private(places.run)
     make_private(places.state)
     with _locked(places):
         for directory in (places.agents, places.logs):

@@ -98,14 +98,41 @@ def test_a_runtime_directory_that_is_not_ours_to_use_is_exit_78(tmp_path: Path) 
     assert (failed.code, failed.error) == (78, "bad_configuration")
 
 
-def test_a_runtime_directory_that_is_too_long_is_told_with_its_length(tmp_path: Path) -> None:
-    """E034: path, length and limit."""
-    long = PrivateDaemon(run=tmp_path / ("ä" * 60))
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(("genagentd", verb) for verb in ("run", "start", "status", "stop", "version")),
+        *(("genagent", "list"), ("genagent", "logs", "a"), ("genagent", "tell", "a", "p")),
+    ],
+    ids=" ".join,
+)
+def test_a_directory_that_cannot_be_one_is_exit_78_whoever_asks(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """E034: it is the configuration that is wrong, and nothing is made of it."""
+    (tmp_path / "file").touch()
+    long = tmp_path / ("ä" * 60)
 
-    for arguments in (("genagentd", "status"), ("genagentd", "start"), ("genagent", "list")):
-        failed = ran(long, *arguments)
-        assert failed.code in (2, 78)
-        assert "bytes, and the limit is" in failed.err
+    for run, told in (
+        (long, "bytes, and the limit is"),
+        (Path("some/where"), "not an absolute path"),
+        (tmp_path / "file", "is not a directory"),
+    ):
+        failed = ran(PrivateDaemon(run=run), *arguments)
+        assert (failed.code, failed.err.count("\n")) == (78, 1), failed
+        assert told in failed.err
+
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_directory_that_is_open_to_others_is_exit_78_and_stays_open(tmp_path: Path) -> None:
+    """It may be everybody's: then closing it would take it away from them."""
+    tmp_path.chmod(0o755)
+    failed = ran(PrivateDaemon(run=tmp_path), "genagentd", "start")
+
+    assert (failed.code, failed.err.count("\n")) == (78, 1)
+    assert "chmod 700" in failed.err
+    assert (tmp_path.stat().st_mode & 0o777, list(tmp_path.iterdir())) == (0o755, [])
 
 
 def test_a_daemon_that_hangs_is_named_and_not_replaced(place: PrivateDaemon) -> None:
