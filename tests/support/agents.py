@@ -255,7 +255,7 @@ class Talker(Agent[Talk]):
                 assert handle is not None
                 return f"watching {peers.monitor(handle).number}"
             case ("start", name):
-                handle = await peers.start_agent(name, agent=Sparse, backend="echo")
+                handle = await peers.start_agent(Sparse, name=name, backend="echo")
                 return f"started {handle.incarnation.number}"
             case ("stop", name):
                 await peers.stop(name)

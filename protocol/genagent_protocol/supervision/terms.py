@@ -26,8 +26,8 @@ class RestartPolicy:
     `temporary` is never restarted, `transient` after any end but `normal` and
     `shutdown`, `permanent` after every end but a stop: a drained one is back
     with an empty queue. At most `max_restarts` happen within any `period_ms`;
-    the next end after that leaves the agent `failed`. The wait before a restart doubles with each one in the
-    period, from `delay_ms` up to `max_delay_ms`.
+    the next end after that leaves the agent `failed`. The wait before a restart
+    doubles with each one in the period, from `delay_ms` up to `max_delay_ms`.
 
     This does not apply to a start whose agent never became ready, and it
     restores nothing: a restarted agent is a new incarnation.
