@@ -1,8 +1,9 @@
 """Where things are: the runtime directory, its sockets, lock and logs.
 
 The runtime directory is private (0700) and ours, or it is refused: whoever could
-write there could plant a socket. What we did not create is never changed. `GENAGENT_RUN_DIR` chooses it; then the logs live in
-it too, unless `GENAGENT_STATE_DIR` says otherwise.
+write there could plant a socket. What we did not create is never changed.
+`GENAGENT_RUN_DIR` chooses it; then the logs live in it too, unless
+`GENAGENT_STATE_DIR` says otherwise.
 """
 
 from __future__ import annotations

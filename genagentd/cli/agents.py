@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import click
 
 from genagent_protocol.errors import Refused
 from genagent_protocol.reasons import NOT_FOUND
 from genagent_protocol.refs import AgentHandle, RequestRef
+from genagentd.cli.output import Output
 from genagentd.cli.program import CONTEXT, flags
-from genagentd.cli.values import name_of, ref_of, shown
+from genagentd.cli.values import name_of, ref_of, seconds, shown
 from genagentd.cli.versions import version_option
 
 if TYPE_CHECKING:
@@ -36,15 +38,18 @@ def app() -> None:
 
 flags(app)
 
+#: How long connecting may take at least: a limit that is shorter is about the answer.
+_CONNECT_MS = 1_000
+
 
 @contextmanager
 def connected(timeout: float | None = None) -> Iterator[Client]:
-    """Yield a client of the daemon; connecting may take *timeout* seconds, if that is less."""
+    """Yield a client of the daemon; connecting may take *timeout* seconds, within bounds."""
     from genagentd.client.client import Client
     from genagentd.client.conversation import CONNECT_TIMEOUT_MS
 
-    own = CONNECT_TIMEOUT_MS if timeout is None else round(timeout * 1000)
-    with Client().connect(min(CONNECT_TIMEOUT_MS, own)) as client:
+    own = CONNECT_TIMEOUT_MS if timeout is None else milliseconds(timeout)
+    with Client().connect(max(_CONNECT_MS, min(CONNECT_TIMEOUT_MS, own))) as client:
         yield client
 
 
@@ -65,14 +70,26 @@ def shown_ref(ref: RequestRef | None) -> str:
     return f"request {ref}"
 
 
+@overload
+def milliseconds(seconds: float) -> int: ...
+@overload
+def milliseconds(seconds: float | None) -> int | None: ...
 def milliseconds(seconds: float | None) -> int | None:
-    """Return seconds as milliseconds, None as no limit."""
-    return None if seconds is None else round(seconds * 1000)
+    """Return seconds as milliseconds, rounded up; None as no limit."""
+    return None if seconds is None else math.ceil(seconds * 1000)
 
 
 def name_argument() -> Decorator:
     """Take the name of an agent."""
-    return click.argument("name", type=name_of, metavar="NAME")
+    return click.argument("name", type=name_of, metavar="NAME", callback=_told)
+
+
+def _told(context: click.Context, _argument: click.Parameter, name: object) -> object:
+    """Keep what was typed for messages about it."""
+    out = context.find_object(Output)
+    if out is not None:
+        out.command, out.agent = context.info_name or "", shown(name)
+    return name
 
 
 def ref_argument(*, required: bool = True) -> Decorator:
@@ -85,7 +102,7 @@ def timeout_option(default: float | None = None) -> Decorator:
     """Take the seconds a command may wait; without a default there is no limit."""
     return click.option(
         "--timeout",
-        type=click.FloatRange(min=0),
+        type=seconds,
         default=default,
         show_default=default is not None,
         metavar="S",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genagent_protocol.errors import FunctionFailed
-from genagent_protocol.reasons import NORMAL, SHUTDOWN
+from genagent_protocol.reasons import NOCONNECTION, NORMAL, SHUTDOWN
 from genagentd.cli import exits
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.exits import Failure
@@ -108,6 +108,9 @@ def _ended(session: Session, name: object) -> int:
     if session.ended in (NORMAL, SHUTDOWN):
         output().result("", agent=name, state="ended", reason=str(session.ended))
         return exits.OK
+    if session.ended == NOCONNECTION:
+        message = f"{shown(name)}: the connection to the daemon was lost"
+        raise Failure(exits.UNCERTAIN, "daemon_lost", message)
     raise Failure(exits.UNCERTAIN, "process_down", f"{shown(name)}: {session.over}")
 
 

@@ -25,6 +25,7 @@ from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration
 from genagentd.cli.program import CONTEXT, command, flags, output
 from genagentd.cli.service_unit import install_service
+from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, make_private, places
 
@@ -54,7 +55,12 @@ flags(app)
 @click.option(
     "--log-format", type=click.Choice(["auto", "console", "json"]), help="How to log to stderr."
 )
-@click.option("--grace", type=float, metavar="S", help="Seconds agents may take to finish turns.")
+@click.option(
+    "--grace",
+    type=seconds_or_none,
+    metavar="S",
+    help="Seconds agents may take to finish turns.",
+)
 @click.option("--start-method", type=click.Choice(["forkserver", "spawn"]), hidden=True)
 def run(config: Path | None, log_format: Any, grace: float | None, start_method: Any) -> int:
     """Run the daemon in the foreground until it is told to end (SIGTERM, Ctrl-C).
@@ -86,7 +92,13 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
 
 
 @command(app, "start")
-@click.option("--timeout", default=30.0, metavar="S", help="Seconds to wait for it to answer.")
+@click.option(
+    "--timeout",
+    type=seconds,
+    default=30.0,
+    metavar="S",
+    help="Seconds to wait for it to answer.",
+)
 @click.option("--config", type=click.Path(path_type=Path), help="Configuration (TOML).")
 def start(timeout: float, config: Path | None) -> None:
     """Start the daemon in the background and wait until it answers.
@@ -195,7 +207,9 @@ def _tail(log: Path) -> list[str]:
 
 
 @command(app, "stop")
-@click.option("--timeout", default=60.0, metavar="S", help="Seconds to wait for its end.")
+@click.option(
+    "--timeout", type=seconds, default=60.0, metavar="S", help="Seconds to wait for its end."
+)
 @click.option("--force", is_flag=True, help="Do not let agents finish what they do.")
 def stop(timeout: float, force: bool) -> None:
     """Let the daemon end, and its agents with it, and wait until it is gone."""
@@ -204,6 +218,12 @@ def stop(timeout: float, force: bool) -> None:
 
     where = places()
     deadline = time.monotonic() + timeout
+    if not is_locked(where):
+        raise Failure(
+            exits.NOT_REACHABLE,
+            "not_reachable",
+            f"no daemon runs in {where.run}; there is nothing to stop",
+        )
     pid = lock_holder(where)
     ticks = 0 if pid is None else kernel.started_ticks(pid)
     # If it ends before it can answer, that is what was wanted.
@@ -223,7 +243,9 @@ def stop(timeout: float, force: bool) -> None:
 
 
 @command(app, "status")
-@click.option("--timeout", default=5.0, metavar="S", help="Seconds to wait for an answer.")
+@click.option(
+    "--timeout", type=seconds, default=5.0, metavar="S", help="Seconds to wait for an answer."
+)
 def status(timeout: float) -> None:
     """Say who the daemon is and how it is; exit 7 when there is none."""
     from genagentd.client.core import core_state
@@ -233,7 +255,8 @@ def status(timeout: float) -> None:
     how = "draining" if state.draining else "ready" if state.ready else "not ready"
     output().result(
         f"{how}, pid {state.pid}, up {duration(state.uptime_ms)}, "
-        f"{state.agents} agents, {state.clients} clients, genagentd {state.software}\n"
+        f"{_counted(state.agents, 'agent')}, {_counted(state.clients, 'client')}, "
+        f"genagentd {state.software}\n"
         f"directory {where.run}, logs {where.logs}",
         pid=state.pid,
         ready=state.ready,
@@ -247,6 +270,10 @@ def status(timeout: float) -> None:
         run_dir=str(where.run),
         log_dir=str(where.logs),
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 @command(app, "version")

@@ -71,8 +71,8 @@ class Failure(Exception):
         super().__init__(message)
 
 
-def failure_of(error: GenAgentError) -> Failure:
-    """Return how a command fails with *error*."""
+def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Failure:
+    """Return how *command*, typed for *agent*, fails with *error*."""
     message = str(error)
     match error:
         case StartFailed(reason=reason):
@@ -80,16 +80,20 @@ def failure_of(error: GenAgentError) -> Failure:
             return Failure(exit_code, reason.code, message, "", _details(reason))
         case Refused(reason=reason):
             exit_code = _REFUSALS.get(reason.code, REFUSED)
+            if reason.code == "not_found" and agent:
+                message = f"{command}: no agent is named {agent}"
             return Failure(exit_code, reason.code, message, _hint(reason.code), _details(reason))
         case TurnFailed(reason=reason):
-            return Failure(FAILED, reason.code, message, "", _details(reason))
+            hint = _log_hint(agent) if reason.code in _ITS_OWN_CODE else ""
+            return Failure(FAILED, reason.code, message, hint, _details(reason))
         case FunctionFailed():
             return Failure(FAILED, "function_failed", message, "", {"code": error.code})
         case CallTimeout():
-            hint = "nothing was cancelled; look again with: genagent status NAME"
+            hint = f"look at the agent with: genagent status {agent}" if agent else ""
             return Failure(PENDING, "timeout", message, hint, {"timeout_ms": error.timeout_ms})
         case ProcessDown():
-            return Failure(UNCERTAIN, "process_down", message, "", {"reason": str(error.reason)})
+            details = {"reason": str(error.reason)}
+            return Failure(UNCERTAIN, "process_down", message, _log_hint(agent), details)
         case DaemonLost():
             return Failure(UNCERTAIN, "daemon_lost", message, "start one with: genagentd start")
         case NotReachable():
@@ -106,6 +110,14 @@ def failure_of(error: GenAgentError) -> Failure:
             return Failure(USAGE, "usage", message)
         case _:
             return Failure(FAILED, schema.tag_of(type(error)), message)
+
+
+#: Failures whose cause may be an exception in the agent's own code, which is in its log.
+_ITS_OWN_CODE = ("pre_turn_skipped", "pre_turn_crashed", "pre_turn_invalid", "task_crashed")
+
+
+def _log_hint(agent: str) -> str:
+    return f"see its log with: genagent logs {agent}" if agent else ""
 
 
 def _hint(code: str) -> str:

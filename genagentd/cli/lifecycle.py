@@ -8,7 +8,7 @@ import click
 
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.program import command, output
-from genagentd.cli.values import handle_fields, option_of, shown, variable_of
+from genagentd.cli.values import environment_of, handle_fields, option_of, seconds, shown
 
 
 @command(app, "start")
@@ -26,7 +26,7 @@ from genagentd.cli.values import handle_fields, option_of, shown, variable_of
 @click.option("--cwd", metavar="DIR", help="Its working directory; the current one by default.")
 @click.option(
     "--env",
-    type=variable_of,
+    type=environment_of,
     metavar="NAME=VALUE",
     multiple=True,
     help="A variable of its environment.",
@@ -41,7 +41,12 @@ from genagentd.cli.values import handle_fields, option_of, shown, variable_of
 @click.option("--session", metavar="ID", help="A recorded session of the backend to resume.")
 @click.option("--may-start", is_flag=True, help="Let it start agents of its own.")
 @click.option(
-    "--timeout", default=60.0, show_default=True, metavar="S", help="Seconds it may take."
+    "--timeout",
+    type=seconds,
+    default=60.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds it may take.",
 )
 def start(
     name: object,
@@ -71,7 +76,7 @@ def start(
             cwd=cwd,
             env=dict(env),
             restart=restart,
-            start_timeout_ms=max(1, round(timeout * 1000)),
+            start_timeout_ms=milliseconds(timeout),
             session=session,
             may_start=may_start,
         )

@@ -29,7 +29,15 @@ _LOOK_S = 0.2
 
 @command(app, "logs")
 @name_argument()
-@click.option("-n", "--lines", default=100, show_default=True, help="How many lines of its end.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    metavar="INTEGER",
+    help="How many lines of its end.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
 def logs(name: Plain, lines: int, follow: bool) -> None:
     """Show what an agent printed (its standard output and error).

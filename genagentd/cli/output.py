@@ -15,17 +15,20 @@ from genagentd.cli.exits import Failure
 
 
 class Output:
-    """The two streams of one command."""
+    """The two streams of one command, and what is said of it when it fails."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        #: The command as it was typed, and the agent it was typed for, as text.
+        self.command = ""
+        self.agent = ""
 
     def result(self, text: str, /, **fields: object) -> None:
-        """Print the command's result: *text*, or *fields* as one object."""
+        """Print the result: *text*, whose last line is ended once, or *fields* as one object."""
         if self.as_json:
             self.object({"ok": True, **fields})
         elif text:
-            self.text(text + "\n")
+            self.text(text if text.endswith("\n") else text + "\n")
 
     def object(self, value: dict[str, Any]) -> None:
         """Print one JSON object on a line of its own."""

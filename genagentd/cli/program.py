@@ -6,6 +6,7 @@ exit code of `exits`. `--debug` asks for the traceback instead.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -17,6 +18,11 @@ from genagent_protocol.errors import GenAgentError
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.output import Output
+
+
+class Interrupted(Exception):
+    """Ctrl-C, where there is nothing to say about it."""
+
 
 #: What every command takes.
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -45,11 +51,24 @@ def command(app: click.Group, name: str, **more: Any) -> Callable[[Callable[...,
     """Add a command to *app* that takes the flags and returns an exit code, or None for 0."""
 
     def add(function: Callable[..., Any]) -> Any:
-        made = app.command(name, context_settings=CONTEXT, **more)(function)
+        made = app.command(name, context_settings=CONTEXT, **more)(_quietly_interrupted(function))
         flags(made)
         return made
 
     return add
+
+
+def _quietly_interrupted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *function* with an end by Ctrl-C that click does not announce by an empty line."""
+
+    @functools.wraps(function)
+    def run_it(*given: Any, **named: Any) -> Any:
+        try:
+            return function(*given, **named)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+    return run_it
 
 
 def run(app: click.Group, prog: str, arguments: list[str]) -> int:
@@ -62,17 +81,17 @@ def run(app: click.Group, prog: str, arguments: list[str]) -> int:
         # Whoever read our output has enough. Nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.FAILED
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, Interrupted):
         return exits.INTERRUPTED
     except Exception as error:
         if "--debug" in own:
             raise
-        failure = _failure(error)
+        failure = _failure(error, out)
         out.failure(prog, failure)
         return failure.exit_code
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception, out: Output) -> Failure:
     match error:
         case Failure():
             return error
@@ -81,7 +100,7 @@ def _failure(error: Exception) -> Failure:
             hint = f"see: {context.command_path} --help" if context is not None else ""
             return Failure(exits.USAGE, "usage", error.format_message(), hint)
         case GenAgentError():
-            return failure_of(error)
+            return failure_of(error, out.command, out.agent)
         case _:
             message = f"{type(error).__name__}: {error}"
             return Failure(exits.FAILED, "internal", message, "run it again with --debug")

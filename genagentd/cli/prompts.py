@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from genagent_protocol.answers import NotFound, PollCompleted, PollFailed, PollPending
-from genagent_protocol.errors import TurnFailed
+from genagent_protocol.errors import CallTimeout, TurnFailed
 from genagent_protocol.refs import RequestRef
 from genagentd.cli import exits
 from genagentd.cli.agents import (
@@ -36,11 +36,35 @@ def ask(name: object, prompt: str | None, file: str | None, timeout: float | Non
     \b
     genagent ask coder "What does main.py do?"
     git diff | genagent ask reviewer -
+    \b
+    The request is its caller's: after --timeout or Ctrl-C a turn that has begun runs on
+    unheard, and what still waits in the queue is dropped. `tell` keeps it.
     """
     text = payload_text(prompt, file, "prompt")
-    with connected(timeout) as client:
-        response = client.ask(name, text, milliseconds(timeout))
+    try:
+        with connected(timeout) as client:
+            response = client.ask(name, text, milliseconds(timeout))
+    except CallTimeout as late:
+        message = f"{shown(name)} has not answered within {timeout:g} s"
+        raise _left(
+            exits.PENDING, "timeout", message, name, {"timeout_ms": late.timeout_ms}
+        ) from None
+    except KeyboardInterrupt:
+        raise _left(exits.INTERRUPTED, "interrupted", "stopped waiting", name, {}) from None
     output().result(response.text, agent=name, state="completed", **response_fields(response))
+
+
+def _left(
+    exit_code: int, code: str, message: str, name: object, details: dict[str, Any]
+) -> Failure:
+    """Return how an ask ends whose caller leaves."""
+    return Failure(
+        exit_code,
+        code,
+        f"{message}; the turn runs on if it had begun, and is dropped if it was still queued",
+        f"what is to be kept is sent with: genagent tell {shown(name)}",
+        {"agent": name, **details},
+    )
 
 
 @command(app, "poll")

@@ -15,7 +15,7 @@ import click
 from genagent_protocol.envelopes import Admission, EventMessage, Gap
 from genagent_protocol.errors import Refused, TurnFailed
 from genagent_protocol.events import Completed, Event, Failed
-from genagent_protocol.reasons import ExitReason
+from genagent_protocol.reasons import NOCONNECTION, ExitReason
 from genagent_protocol.refs import RequestRef
 from genagent_protocol.submission import Submission
 from genagentd.cli import exits
@@ -30,7 +30,7 @@ from genagentd.cli.agents import (
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import Output
 from genagentd.cli.program import command, output
-from genagentd.cli.values import payload_text, response_fields, shown
+from genagentd.cli.values import payload_text, response_fields, seconds_or_none, shown
 
 if TYPE_CHECKING:
     from genagentd.client.boxes import Message
@@ -70,13 +70,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def _waiting(text: str) -> float:
+    """Return the seconds to wait; what a bare `--wait` stands for is as long as it takes."""
+    return float("inf") if text == "inf" else seconds_or_none(text)
+
+
 @command(app, "tell", cls=_TellCommand)
 @name_argument()
 @click.argument("prompt", required=False)
 @click.option("--file", type=click.Path(), help="Read the prompt from this file.")
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=_waiting,
     metavar="[S]",
     help="Wait for the response, at most S seconds if given.",
 )
@@ -106,14 +111,20 @@ def tell(
     text = payload_text(prompt, file, "prompt")
     waits = wait is not None or stream
     seconds = ADMISSION_S if not waits else None if wait in (None, float("inf")) else wait
-    with connected() as client:
-        agent = client.at(found(client, name))
-        agent.monitor()
-        sent = agent.submit_with_completion(
-            text, on_halt=on_halt, stream_to=client if stream else None
-        )
-        follow = _Follow(client, name, sent.ref, waits)
-        return follow.to_the_end(seconds)
+    follow: _Follow | None = None
+    try:
+        with connected() as client:
+            agent = client.at(found(client, name))
+            agent.monitor()
+            sent = agent.submit_with_completion(
+                text, on_halt=on_halt, stream_to=client if stream else None
+            )
+            follow = _Follow(client, name, sent.ref, waits)
+            return follow.to_the_end(seconds)
+    except KeyboardInterrupt:
+        if follow is None:
+            raise
+        raise follow.given_up() from None
 
 
 class _Follow:
@@ -129,24 +140,34 @@ class _Follow:
         self._streamed = ""
 
     @property
+    def _poll_hint(self) -> str:
+        return f"ask again with: genagent poll {shown(self._fields['agent'])} {self._story.ref}"
+
+    @property
     def _shown(self) -> str:
         return shown_ref(self._story.ref)
 
     def to_the_end(self, seconds: float | None) -> int:
         """Listen until there is nothing more to wait for; return the exit code."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        try:
-            while not self._over():
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                message = self._client.receive(milliseconds(left))
-                if message is None:
-                    raise self._pending(seconds or 0)
-                self._hear(message)
-        except KeyboardInterrupt:
-            self._tell_ref()
-            self._out.note("stopped waiting; nothing was cancelled")
-            raise
+        while not self._over():
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            message = self._client.receive(milliseconds(left))
+            if message is None:
+                raise self._pending(seconds or 0)
+            self._hear(message)
         return self._told()
+
+    def given_up(self) -> Failure:
+        """Return how it ends when nobody wants to wait any longer."""
+        self._tell_ref()
+        return Failure(
+            exits.INTERRUPTED,
+            "interrupted",
+            "stopped waiting; nothing was cancelled",
+            self._poll_hint,
+            {**self._fields, "state": self._story.word},
+        )
 
     def _over(self) -> bool:
         enough = self._story.accepted is not None and not self._waits
@@ -216,6 +237,15 @@ class _Follow:
 
     def _uncertain(self, reason: ExitReason) -> Failure:
         known = "its outcome" if self._story.accepted else "whether it was accepted"
+        if reason == NOCONNECTION:
+            return Failure(
+                exits.UNCERTAIN,
+                self._story.word,
+                f"{self._shown}: the connection to the daemon was lost; {known} is unknown",
+                "an agent does not outlive its daemon; see whether there is one with: "
+                "genagentd status",
+                {**self._fields, "reason": str(reason), "accepted": self._story.accepted},
+            )
         return Failure(
             exits.UNCERTAIN,
             self._story.word,
@@ -231,6 +261,6 @@ class _Follow:
             "pending",
             f"{self._shown} is {self._story.word} and has no outcome after {seconds:g} s; "
             "nothing was cancelled",
-            f"ask again with: genagent poll {shown(self._fields['agent'])} {self._story.ref}",
+            self._poll_hint,
             {**self._fields, "state": self._story.word},
         )

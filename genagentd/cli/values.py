@@ -8,6 +8,7 @@ arrives byte for byte.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ _JSON = "json:"
 
 def name_of(text: str) -> object:
     """Return the name that *text* spells: itself, or what follows `json:`."""
+    if not text:
+        raise click.BadParameter("the name is empty")
     if not text.startswith(_JSON):
         return text
     try:
@@ -56,6 +59,40 @@ def variable_of(text: str) -> tuple[str, str]:
     return key, value
 
 
+def environment_of(text: str) -> tuple[str, str]:
+    """Return the name and the value of a variable that an agent may get."""
+    from genagentd.config import STRIPPED, STRIPPED_PREFIXES
+
+    name, value = variable_of(text)
+    if name in STRIPPED or name.startswith(STRIPPED_PREFIXES):
+        ours = ", ".join([*(f"{prefix}*" for prefix in STRIPPED_PREFIXES), *STRIPPED])
+        raise click.BadParameter(f"{name}: no agent gets the variables of its daemon ({ours})")
+    return name, value
+
+
+#: The longest time that can be asked for, some thirty years.
+_LONGEST_S = 1_000_000_000
+
+
+def seconds(text: str | float) -> float:
+    """Return the time that *text* spells: more than nothing, and not for ever."""
+    found = seconds_or_none(text)
+    if found == 0:
+        raise click.BadParameter("0 seconds is no time to wait")
+    return found
+
+
+def seconds_or_none(text: str | float) -> float:
+    """Return the time that *text* spells, which may be no time at all."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= _LONGEST_S:
+        raise click.BadParameter(f"{text!r} is not a number of seconds from 0 to {_LONGEST_S}")
+    return found
+
+
 def json_or_text(text: str) -> Any:
     """Return what *text* means as JSON, or else the text."""
     try:
@@ -68,8 +105,16 @@ def payload_text(argument: str | None, file: str | None, what: str) -> str:
     """Return the one prompt or event that was given: argument, `-` for stdin, or a file.
 
     Raises:
-        Failure: none or two of them were given, or it is not UTF-8.
+        Failure: none or two of them were given, it is not UTF-8, or there is nothing in it.
     """
+    text = _given_text(argument, file, what)
+    if not text:
+        # Nearly always a pipe or a substitution that failed.
+        raise Failure(exits.USAGE, "usage", f"the {what} is empty; nothing was sent")
+    return text
+
+
+def _given_text(argument: str | None, file: str | None, what: str) -> str:
     if (argument is None) == (file is None):
         raise Failure(
             exits.USAGE, "usage", f"give the {what} as an argument, as - for stdin, or as --file"

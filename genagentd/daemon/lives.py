@@ -112,10 +112,14 @@ class Life:
 
     def _checked_directory(self) -> str:
         cwd = self.start.cwd or "/"
-        if not os.path.isabs(cwd) or not os.path.isdir(cwd):
-            message = f"the working directory {cwd} does not exist or is not absolute"
-            raise Refusal(StartError(kind="bad_directory", message=message))
-        return cwd
+        if not os.path.isabs(cwd):
+            wrong = "is not absolute"
+        elif not os.path.isdir(cwd):
+            wrong = "is not a directory" if os.path.lexists(cwd) else "does not exist"
+        else:
+            return cwd
+        message = f"the working directory {cwd} {wrong}"
+        raise Refusal(StartError(kind="bad_directory", message=message))
 
     async def _try_to_launch(self, cwd: str, log: Log) -> None:
         """Launch until a newborn was announced: a helper that died over one is replaced.

@@ -167,15 +167,23 @@ def test_a_failed_turn_is_exit_one(genagent: Command) -> None:
     assert (failed.code, failed.error) == (1, "backend_failed")
 
 
-def test_an_ask_that_takes_too_long_is_pending_and_cancels_nothing(
+def test_an_ask_that_takes_too_long_says_what_becomes_of_it(
     genagent: Command, gates: Gates
 ) -> None:
-    """Exit 5, and the turn goes on."""
+    """Exit 5: the turn that has begun goes on, and what is queued goes with its caller."""
     start_gated(genagent, gates)
 
-    late = genagent("ask", "a", "p", "--timeout", "0.05", "--json")
+    begun = genagent("ask", "a", "p", "--timeout", "0.5")
+    gates.wait_blocked("g", 30_000)
+    queued = genagent("ask", "a", "q", "--timeout", "0.5", "--json")
 
-    assert (late.code, late.error) == (5, "timeout")
+    assert (begun.code, begun.err.count("\n")) == (5, 1)
+    assert "runs on if it had begun, and is dropped if it was still queued" in begun.err
+    assert "genagent tell a" in begun.err
+    assert (queued.code, queued.error) == (5, "timeout")
+    status = "status", "a", "--json"
+    until(lambda: genagent(*status).json["queued"] == 0, "the queued one is dropped")
+    assert genagent(*status).json["current_request"] is not None
     gates.release("g")
 
 
@@ -396,6 +404,35 @@ def test_a_name_that_nobody_has_is_exit_three(genagent: Command, arguments: Any)
     missing = genagent(*arguments, "--json")
 
     assert (missing.code, missing.error) == (3, "not_found")
+    assert "no agent " in missing.json["error"]["message"]
+    assert "named x" in missing.json["error"]["message"]
+
+
+@pytest.mark.parametrize("verb", ["reset", "snapshot", "stop", "drain"])
+def test_a_missing_agent_is_told_in_the_words_of_the_command(genagent: Command, verb: str) -> None:
+    """And not in those of the library below it."""
+    missing = genagent(verb, "x")
+
+    assert missing.err.startswith(f"genagent: {verb}: no agent is named x ("), missing.err
+
+
+def test_a_response_ends_its_last_line_once(genagent: Command) -> None:
+    """What a pipe brought usually ends with one of its own."""
+    genagent("start", "a")
+
+    assert genagent("ask", "a", "-", stdin=b"one\ntwo\n").out == "one\ntwo\n"
+    assert genagent("ask", "a", "three").out == "three\n"
+
+
+def test_a_working_directory_that_is_a_file_is_said_to_be_none(
+    genagent: Command, tmp_path: Path
+) -> None:
+    """It does exist, after all."""
+    (tmp_path / "file").touch()
+
+    failed = genagent("start", "a", "--cwd", str(tmp_path / "file"))
+
+    assert f"{tmp_path / 'file'} is not a directory" in failed.err
 
 
 def test_a_ref_of_a_life_that_is_over_is_exit_six(genagent: Command) -> None:
@@ -437,7 +474,14 @@ def test_logs_show_what_an_agent_printed_also_when_it_is_gone(
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("frobnicate",), ("ask",), ("ask", "a"), ("poll", "a", "not-a-ref"), ("list", "--frob")],
+    [
+        *((), ("frobnicate",), ("ask",), ("ask", "a"), ("poll", "a", "not-a-ref")),
+        *(("list", "--frob"), ("start", ""), ("ask", "a", ""), ("tell", "a", "-")),
+        *(("logs", "a", "-n", "-4"), ("start", "a", "--timeout", "-1")),
+        *(("ask", "a", "p", "--timeout", wrong) for wrong in ("nan", "inf", "0", "-1", "1e30")),
+        *(("tell", "a", "p", "--wait", wrong) for wrong in ("nan", "-1", "1e30")),
+        ("start", "a", "--env", "GENAGENT_RUN_DIR=/x"),
+    ],
 )
 def test_wrong_usage_is_exit_two_and_one_line(genagent: Command, arguments: Any) -> None:
     """Also as JSON, when that was asked for."""

@@ -61,6 +61,7 @@ def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None
     assert kernel.stat(started["pid"]) is None
     after = ran(place, "genagentd", "stop", "--json")
     assert (after.code, after.error) == (7, "not_reachable")
+    assert "start one" not in after.out
 
 
 def test_many_starts_at_once_make_one_daemon(place: PrivateDaemon) -> None:

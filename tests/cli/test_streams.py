@@ -54,11 +54,69 @@ def test_ctrl_c_while_waiting_is_exit_130_and_cancels_nothing(house: PrivateDaem
         _, err = waits.communicate(timeout=30)
 
     assert waits.returncode == 130
-    assert err.strip() == "stopped waiting; nothing was cancelled"
+    assert err == (
+        "genagent: stopped waiting; nothing was cancelled "
+        f"(ask again with: genagent poll c {ref})\n"
+    )
     until(lambda: ran(house, "genagent", "poll", "c", ref).out == "done\n", "it is completed")
 
 
-def test_ctrl_c_of_any_command_is_quiet(house: PrivateDaemon) -> None:
+def test_ctrl_c_while_waiting_for_json_leaves_the_ref(house: PrivateDaemon) -> None:
+    """Otherwise a script could never ask for it again."""
+    ran(
+        house, "genagent", "start", "j", "--backend", "scripted", "-o", 'script=[[{"hang":"idle"}]]'
+    )
+    with subprocess.Popen(
+        command("genagent", "tell", "j", "p", "--wait", "--json"),
+        env=house.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as waits:
+        running = until(
+            lambda: json.loads(ran(house, "genagent", "status", "j", "--json").out)[
+                "current_request"
+            ],
+            "it runs",
+        )
+        waits.send_signal(signal.SIGINT)
+        out, err = waits.communicate(timeout=30)
+
+    assert (waits.returncode, err) == (130, "")
+    error = json.loads(out)["error"]
+    assert (error["code"], error["details"]["ref"]) == ("interrupted", running)
+
+
+def test_a_killed_daemon_is_what_a_waiting_tell_blames() -> None:
+    """And not the agent, of which nobody knows more."""
+    private = PrivateDaemon().start()
+    try:
+        ran(
+            private,
+            *("genagent", "start", "k", "--backend", "scripted"),
+            *("-o", 'script=[[{"hang":"idle"}]]'),
+        )
+        with subprocess.Popen(
+            command("genagent", "tell", "k", "p", "--wait"),
+            env=private.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as waits:
+            assert waits.stdout is not None
+            waits.stdout.readline()
+            private.kill()
+            _, err = waits.communicate(timeout=30)
+    finally:
+        private.stop()
+        private.cleanup()
+
+    assert waits.returncode == 6
+    assert "the connection to the daemon was lost; its outcome is unknown" in err
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_of_an_ask_is_one_line(house: PrivateDaemon) -> None:
     """E052: in the middle of a call, exit 130 and no traceback."""
     ran(
         house, "genagent", "start", "d", "--backend", "scripted", "-o", 'script=[[{"hang":"idle"}]]'
@@ -80,7 +138,8 @@ def test_ctrl_c_of_any_command_is_quiet(house: PrivateDaemon) -> None:
         asks.send_signal(signal.SIGINT)
         out, err = asks.communicate(timeout=30)
 
-    assert (asks.returncode, out, err.strip()) == (130, "", "")
+    assert (asks.returncode, out, err.count("\n")) == (130, "", 1)
+    assert err.startswith("genagent: stopped waiting; the turn runs on if it had begun")
     ran(house, "genagent", "stop", "d")
 
 
