@@ -10,17 +10,21 @@ import importlib
 import importlib.metadata
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
 from genagent_backends.base import Backend
+from genagent_protocol.plain import printable
 from genagent_protocol.reasons import StartError
 from genagentd.agent import log
 from genagentd.agent.behaviour import Agent, AnyAgent
 from genagentd.agent.plain_agent import PlainAgent
 
 BACKENDS = "genagentd.backends"
+#: How much of what an import says is told.
+MAX_SAID = 1_000
 
 
 @cache
@@ -83,9 +87,11 @@ _NEEDED = ("start_session", "prompt", "terminate_session")
 def _attribute(spelled: str, kind: Any, what: str) -> Any:
     """Return the object that *spelled* means, or why there is none."""
     module_name, _, path = spelled.partition(":")
-    if not module_name or not path:
+    steps = module_name.split(".")
+    if not path or not all(step.isidentifier() for step in steps) or os.path.isfile(module_name):
         return StartError(
-            kind=kind, message=f"the {what} {spelled!r} is not spelled package.module:Class"
+            kind=kind,
+            message=f"the {what} {spelled!r} is not spelled package.module:Class{_meant(spelled)}",
         )
     try:
         found: Any = importlib.import_module(module_name)
@@ -99,16 +105,83 @@ def _attribute(spelled: str, kind: Any, what: str) -> Any:
     return found
 
 
+def _meant(spelled: str) -> str:
+    """Return what to write instead of a module that was spelled as a file."""
+    file, _, path = spelled.partition(":")
+    where, name = os.path.split(os.path.normpath(file.removesuffix(".py")))
+    if not os.path.isabs(file):
+        where, name = "", ".".join([*where.split(os.sep), name] if where else [name])
+    if not path or not all(step.isidentifier() for step in name.split(".")):
+        return ""
+    there = f", and start it in {where}" if where else ""
+    return f"; write {name}:{path}{there}"
+
+
 def _not_imported(module_name: str, error: BaseException) -> StartError:
     log.raised("import.failed", error, module=module_name)
-    # The text of an import error names a module, and nothing that a user said.
-    said = f": {error}" if isinstance(error, ImportError) else ""
+    log.line("import.path", interpreter=sys.executable, path=os.pathsep.join(sys.path))
     return StartError(
         kind="import_failed",
-        message=f"{module_name} cannot be imported in {os.getcwd()} "
-        f"({log.class_of(error)}{said}); the interpreter is {sys.executable}, "
-        f"its path {os.pathsep.join(sys.path)}",
+        message=f"{module_name} cannot be imported: {_import_problem(module_name, error)}",
+        detail=log.class_of(error),
     )
+
+
+def _import_problem(module_name: str, error: BaseException) -> str:
+    """Return in one line what is wrong, where, and what to do.
+
+    The text of the exception is told: at an import nobody has said anything yet.
+    """
+    text = _text(error)
+    said = f"{log.class_of(error)}: {text}" if text else log.class_of(error)
+    match error:
+        case SyntaxError(filename=str(file), lineno=int(line), msg=wrong):
+            source = f": {error.text.strip()}" if error.text else ""
+            problem = f"{log.class_of(error)} in {file}, line {line}: {wrong}{source}"
+            advice = "mend it and start again"
+        case ModuleNotFoundError(name=str(missing)) if _is_part(missing, module_name):
+            problem = f"there is no module {missing} in {os.getcwd()}"
+            advice = (
+                f"start it in the directory that holds it (--cwd, cwd=), or install it for "
+                f"{sys.executable}"
+            )
+        case ModuleNotFoundError(name=str(missing)):
+            problem = f"{said}{_where(error)}"
+            advice = f"install {missing} for {sys.executable}, or start it where it is found"
+        case _:
+            problem = f"{said}{_where(error)}"
+            advice = "mend it and start again"
+    return f"{printable(' '.join(problem.split())[:MAX_SAID])}; {advice}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # even this is code of others
+        return ""
+
+
+def _is_part(missing: str, module_name: str) -> bool:
+    """Whether *missing* is the module that is wanted, or a package around it."""
+    return f"{module_name}.".startswith(f"{missing}.")
+
+
+def _where(error: BaseException) -> str:
+    """Return the place where it happened: the innermost line that is the user's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not _is_machinery(frame.filename)]
+    beside = [frame for frame in theirs if _is_beside(frame.filename)]
+    found = (beside or theirs)[-1:]
+    return "".join(f" at {frame.filename}:{frame.lineno}" for frame in found)
+
+
+def _is_beside(file: str) -> bool:
+    """Whether the file is the user's own, rather than installed, as far as that can be told."""
+    return file.startswith(os.path.join(os.getcwd(), "")) and "site-packages" not in file
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<frozen ") or file in (__file__, importlib.__file__)
 
 
 def _instance(made_by: Any, spelled: str) -> Any:

@@ -104,7 +104,7 @@ def ask(talk: Conversation, name: object, prompt: str) -> Script[Response]:
     handle = yield from located(talk, name, "ask")
     ref = _mint(handle)
     request = requests.Ask(ref=ref, prompt=text)
-    answer = yield from _call(talk, "ask", handle.incarnation, request)
+    answer = yield from _call(talk, f"ask {_named(handle)}", handle.incarnation, request)
     match answer:
         case Completed(response):
             return response
@@ -119,7 +119,9 @@ def tell(talk: Conversation, name: object, prompt: str) -> Script[RequestRef]:
     text = arguments.prompt(prompt)
     handle = yield from located(talk, name, "tell")
     ref = _mint(handle)
-    yield from _done(talk, "tell", handle.incarnation, requests.Tell(ref=ref, prompt=text))
+    yield from _done(
+        talk, f"tell {_named(handle)}", handle.incarnation, requests.Tell(ref=ref, prompt=text)
+    )
     return ref
 
 
@@ -143,7 +145,7 @@ def tell_with_completion(
     request = requests.Tell(
         ref=ref, prompt=text, recipient=target, on_halt=halting, stream_to=stream
     )
-    yield from _done(talk, what, handle.incarnation, request)
+    yield from _done(talk, f"{what} {_named(handle)}", handle.incarnation, request)
     return ref
 
 
@@ -162,7 +164,7 @@ def notify_ack(talk: Conversation, name: object, event: object) -> Script[None]:
     """Have the event handled or retained."""
     request = requests.NotifyAck(event=arguments.payload(event, "event"))
     handle = yield from located(talk, name, "notify_ack")
-    yield from _done(talk, "notify_ack", handle.incarnation, request)
+    yield from _done(talk, f"notify_ack {_named(handle)}", handle.incarnation, request)
 
 
 def cast(
@@ -195,43 +197,50 @@ def status(talk: Conversation, name: object) -> Script[answers.Status]:
     """Return the agent's short description."""
     handle = yield from located(talk, name, "status")
     request = requests.GetStatus()
-    return (yield from _read(talk, "status", handle, request, answers.Status))
+    return (yield from _read(talk, f"status {_named(handle)}", handle, request, answers.Status))
 
 
 def snapshot(talk: Conversation, name: object) -> Script[answers.Snapshot]:
     """Return what the agent's coordinator is doing."""
     handle = yield from located(talk, name, "runtime_snapshot")
     request = requests.GetSnapshot()
-    return (yield from _read(talk, "runtime_snapshot", handle, request, answers.Snapshot))
+    return (
+        yield from _read(
+            talk, f"runtime_snapshot {_named(handle)}", handle, request, answers.Snapshot
+        )
+    )
 
 
 def reset_session(talk: Conversation, name: object) -> Script[None]:
     """Start the backend's conversation anew."""
     handle = yield from located(talk, name, "reset_session")
-    yield from _done(talk, "reset_session", handle.incarnation, requests.ResetSession())
+    yield from _done(
+        talk, f"reset_session {_named(handle)}", handle.incarnation, requests.ResetSession()
+    )
 
 
 def drain(talk: Conversation, name: object) -> Script[None]:
     """Let the agent finish its turn and exit; returns when it is gone."""
     handle = yield from located(talk, name, "drain")
-    end = talk.end_of("drain", handle.incarnation)
+    end = talk.end_of(f"drain {_named(handle)}", handle.incarnation)
     try:
-        yield from _done(talk, "drain", handle.incarnation, requests.Drain())
+        yield from _done(talk, f"drain {_named(handle)}", handle.incarnation, requests.Drain())
     except ProcessDown as down:
-        _ended_well(down.reason)
+        _ended_well(handle, down.reason)
         return
-    _ended_well((yield from settled(end)))
+    _ended_well(handle, (yield from settled(end)))
 
 
-def _ended_well(reason: ExitReason) -> None:
+def _ended_well(handle: AgentHandle, reason: ExitReason) -> None:
     if reason != NORMAL:
-        raise ProcessDown("drain", reason)
+        raise ProcessDown(f"drain {_named(handle)}", reason)
 
 
 def stop(talk: Conversation, name: object, group: int | None) -> Script[ExitReason]:
     """Stop the agent; it is gone and its name free when this returns."""
     request = requests.StopAgent(name=arguments.agent_name(name), group=group)
-    stopped = yield from _request(talk, "stop", request, effects.Stopped)
+    what = f"stop {printable(request.name)}"
+    stopped = yield from _request(talk, what, request, effects.Stopped)
     return stopped.reason
 
 
@@ -281,14 +290,18 @@ def poll_at(talk: Conversation, handle: AgentHandle, ref: object) -> Script[Know
 def cancel_at(talk: Conversation, handle: AgentHandle, ref: object) -> Script[CancelResult]:
     """Remove the queued request from that process."""
     request = requests.CancelRequest(ref=arguments.request_ref(ref))
-    answer = yield from _read(talk, "cancel_request", handle, request, answers.CancelAnswer)
+    answer = yield from _read(
+        talk, f"cancel_request {_named(handle)}", handle, request, answers.CancelAnswer
+    )
     return answer.result
 
 
 def interrupt_at(talk: Conversation, handle: AgentHandle, ref: object) -> Script[InterruptResult]:
     """Stop the active turn of that process if it is that request's."""
     request = requests.InterruptRequest(ref=arguments.request_ref(ref))
-    answer = yield from _read(talk, "interrupt_request", handle, request, answers.InterruptAnswer)
+    answer = yield from _read(
+        talk, f"interrupt_request {_named(handle)}", handle, request, answers.InterruptAnswer
+    )
     return answer.result
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
-from genagent_protocol.plain import Plain, printable
+from genagent_protocol.plain import FrozenDict, Plain, printable
 
 #: Reasons that are nothing but their code.
 Code = Literal[
@@ -206,7 +206,15 @@ class ExitReason:
 
     def __str__(self) -> str:
         text = printable(self.text)
-        return text if self.detail is None else f"{text}: {printable(self.detail)}"
+        return text if self.detail is None else f"{text}: {printable(_told(self.detail))}"
+
+
+def _told(detail: Plain) -> Plain:
+    """Return a detail for people: a mapping as its keys and values, anything else as it is."""
+    if not isinstance(detail, FrozenDict):
+        return detail
+    said = {key: value if isinstance(value, str) else repr(value) for key, value in detail.items()}
+    return ", ".join(f"{key} {text}" for key, text in said.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,7 +83,7 @@ async def refused(wanted: Any) -> StartError:
         (start("support.recorders"), "unknown_agent", "is not spelled package.module:Class"),
         (start("support.recorders:not_an_agent"), "unknown_agent", "not a class derived from"),
         (start("support.recorders:Unfinished"), "unknown_agent", "does not define handle_response"),
-        (start("no_such_module:Agent"), "import_failed", "No module named 'no_such_module'"),
+        (start("no_such_module:Agent"), "import_failed", "there is no module no_such_module"),
         (start(None, "no_such_backend"), "unknown_backend", "installed are: "),
         (start(None, f"{HERE}:Nothing"), "unknown_backend", "it lacks start_session, prompt"),
         (start("support.recorders:Explosive"), "init_failed", "raised RuntimeError"),
@@ -134,21 +136,68 @@ async def test_a_start_that_fails_says_what_and_where_in_one_line(
     assert "secret" not in str(error)
 
 
-async def test_a_failed_import_names_directory_interpreter_and_path(tmp_path: Path) -> None:
-    """The three things to look at, for the daemon's are not the caller's."""
+async def test_a_module_that_is_nowhere_names_directory_and_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The two things to look at, for the daemon's are not the caller's; the path is in the log."""
+    monkeypatch.chdir(tmp_path)
     error = await refused(start("not_there:Agent", cwd=str(tmp_path)))
 
-    assert sys.executable in error.message
-    assert str(tmp_path) in error.message
+    assert f"there is no module not_there in {tmp_path}" in error.message
+    assert f"install it for {sys.executable}" in error.message
+    assert os.pathsep.join(sys.path) not in error.message
+    assert os.pathsep.join(sys.path) in capsys.readouterr().err
 
 
-async def test_a_module_that_raises_when_it_is_imported_fails_the_start(tmp_path: Path) -> None:
-    """Its class is told, its text is not: it may hold anything."""
-    (tmp_path / "raising_agent.py").write_text("raise RuntimeError('a secret')")
-    error = await refused(start("raising_agent:Agent", cwd=str(tmp_path)))
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (
+            "x = 1\nclass X(object)\n    pass\n",
+            "SyntaxError in {file}, line 2: expected ':': class X(object);",
+        ),
+        ("\nraise RuntimeError('two\\nlines')", "RuntimeError: two lines at {file}:2;"),
+        ("import json\njson.loads('{{')", "at {file}:2;"),
+        ("raise SystemExit", "SystemExit at {file}:1;"),
+        ("import not_there_either", "'not_there_either' at {file}:1; install not_there_either"),
+    ],
+)
+async def test_a_module_that_cannot_be_imported_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+) -> None:
+    """Its text too: nobody has said anything to an agent that is not there yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "bad_module", raising=False)
+    importlib.invalidate_caches()
+    file = tmp_path / "bad_module.py"
+    file.write_text(source)
+    error = await refused(start("bad_module:Agent", cwd=str(tmp_path)))
 
     assert error.kind == "import_failed"
-    assert "(RuntimeError)" in error.message
+    assert told.format(file=file) in error.message
+    assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ("mine.py:X", "write mine:X"),
+        ("./mine:X", "write mine:X"),
+        ("./mine.py:X", "write mine:X"),
+        ("app/mine.py:X", "write app.mine:X"),
+        ("{here}/mine.py:X", "write mine:X, and start it in {here}"),
+    ],
+)
+async def test_a_module_that_is_spelled_as_a_file_is_respelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelled: str, meant: str
+) -> None:
+    """What to write is known, so it is said."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    error = await refused(start(spelled.format(here=tmp_path), cwd=str(tmp_path)))
+
+    assert error.kind == "unknown_agent"
+    assert error.message.endswith(meant.format(here=tmp_path))
 
 
 async def test_the_directory_of_the_start_is_the_first_place_to_import_from(
