@@ -31,6 +31,9 @@ TERMINAL_CATALOG_ID = "urn:genagentd:terminal"
 #: Whoever sat at the terminal left without an answer.
 NO_ANSWER = "NO_ANSWER"
 
+#: The agent's answer to a call of what it does not offer.
+UNKNOWN_FUNCTION = "UNKNOWN_FUNCTION"
+
 _YES, _NO = {"y", "yes"}, {"n", "no"}
 #: What each function takes: the names of its texts, and which of them must be there.
 _TEXTS = {
@@ -77,9 +80,25 @@ def call(name: object, function: str, arguments: str, timeout: float | None) -> 
     if not isinstance(given, dict):
         raise Failure(exits.USAGE, "usage", f"the arguments are a JSON object, not {arguments!r}")
     with connected(timeout) as client, client.attach(name) as session:
-        value = session.call(function, given, timeout_ms=milliseconds(timeout))
+        try:
+            value = session.call(function, given, timeout_ms=milliseconds(timeout))
+        except FunctionFailed as error:
+            if error.code != UNKNOWN_FUNCTION or function in session.offered:
+                raise
+            raise _not_offered(name, function, session.offered) from None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     output().result(text, agent=name, function=function, value=value)
+
+
+def _not_offered(name: object, function: str, offered: tuple[str, ...]) -> Failure:
+    known = f"it offers: {', '.join(sorted(offered))}" if offered else "it offers none"
+    return Failure(
+        exits.FAILED,
+        "function_failed",
+        f"{shown(name)} offers no function {function}",
+        known,
+        {"code": UNKNOWN_FUNCTION, "offered": sorted(offered)},
+    )
 
 
 def _catalog() -> Catalog:

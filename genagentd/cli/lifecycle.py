@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import click
 
+from genagent_protocol.errors import StartFailed
+from genagent_protocol.limits import CHECKS
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
+from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.program import command, output
 from genagentd.cli.values import environment_of, handle_fields, option_of, seconds, shown
 
@@ -67,7 +73,7 @@ def start(
     genagent start coder --backend claude -o model=haiku -o watchdog_ms=60000
     genagent start mine --agent app.agents:Reviewer --cwd ~/project
     """
-    with connected() as client:
+    with connected() as client, _near_misses(dict(options)):
         handle = client.start_agent(
             agent,
             name=name,
@@ -81,6 +87,32 @@ def start(
             may_start=may_start,
         )
     output().result(f"{shown(handle.name)} started (pid {handle.pid})", **handle_fields(handle))
+
+
+@contextmanager
+def _near_misses(options: dict[str, Any]) -> Iterator[None]:
+    """If a start fails over an option that nearly is a limit, name the limit.
+
+    What an agent and its backend take is theirs to say; the limits are the same for all.
+    """
+    try:
+        yield
+    except StartFailed as error:
+        near = {
+            key: get_close_matches(key, CHECKS, 1, _NEAR) for key in options if key not in CHECKS
+        }
+        meant = [f"{key} may mean {found[0]}" for key, found in near.items() if found]
+        failure = failure_of(error)
+        if not meant or "did you mean" in failure.message:
+            raise
+        hint = f"{', '.join(meant)}, which is a limit"
+        raise Failure(
+            failure.exit_code, failure.code, failure.message, hint, failure.details
+        ) from error
+
+
+#: How much of a word must be that of a limit; a forgotten unit leaves that much.
+_NEAR = 0.6
 
 
 @command(app, "drain")

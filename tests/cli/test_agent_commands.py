@@ -424,6 +424,46 @@ def test_a_response_ends_its_last_line_once(genagent: Command) -> None:
     assert genagent("ask", "a", "three").out == "three\n"
 
 
+def test_an_option_that_is_nearly_a_limit_is_asked_about(genagent: Command) -> None:
+    """The backend cannot know it, and the person forgot the unit."""
+    failed = genagent("start", "a", "-o", "watchdog=60000")
+    other = genagent("start", "a", "-o", "zzz=1", "--json")
+
+    assert (failed.code, failed.err.count("\n")) == (1, 1)
+    assert "watchdog may mean watchdog_ms" in failed.err
+    assert (other.code, other.json["error"]["hint"]) == (1, "")
+
+
+def test_an_exception_in_the_agents_own_code_leads_to_its_log(
+    genagent: Command, tmp_path: Path
+) -> None:
+    """Which names the line that raised; nothing that looks like Python is shown."""
+    file = tmp_path / "raising.py"
+    file.write_text(
+        "from genagentd import Agent, NoReply, Started\n"
+        "class Late(Agent):\n"
+        "    def init_agent(self, options): return Started(options, None)\n"
+        "    def handle_response(self, ref, response, state):\n"
+        "        raise KeyError('x')\n"
+        "class Early(Late):\n"
+        "    def pre_turn(self, prompt, state):\n"
+        "        raise KeyError('x')\n"
+    )
+    genagent("start", "late", "--agent", "raising:Late", "--cwd", str(tmp_path))
+    genagent("start", "early", "--agent", "raising:Early", "--cwd", str(tmp_path))
+
+    late, early = genagent("ask", "late", "p"), genagent("ask", "early", "p")
+
+    assert (late.code, early.code) == (6, 1)
+    assert "ask late: " in late.err
+    assert "callback handle_response, error KeyError" in late.err
+    assert "genagent logs late" in late.err
+    assert "genagent logs early" in early.err
+    assert not set("{}") & set(late.err + early.err)
+    until(lambda: f"{file}:5 handle_response" in genagent("logs", "late").out, "it is logged")
+    until(lambda: f"{file}:8 pre_turn" in genagent("logs", "early").out, "it is logged")
+
+
 def test_a_working_directory_that_is_a_file_is_said_to_be_none(
     genagent: Command, tmp_path: Path
 ) -> None:

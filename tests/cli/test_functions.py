@@ -148,3 +148,21 @@ def test_an_agent_that_ends_out_of_order_is_said_so(
 
     assert ran.code == exits.UNCERTAIN
     assert ran.error == "process_down"
+
+
+def test_a_function_that_is_not_offered_is_told_with_those_that_are(
+    genagent: Command, clerk: Client
+) -> None:
+    """Nobody has to read the agent's code to call it."""
+    clerk.start_agent(None, name="mute", backend="echo")
+    wrong = genagent("call", "clerk", "foo", "--json")
+    mute = genagent("call", "mute", "foo")
+
+    assert (wrong.code, wrong.error) == (exits.FAILED, "function_failed")
+    assert wrong.json["error"]["message"] == "clerk offers no function foo"
+    with clerk.attach("clerk") as session:
+        assert wrong.json["error"]["details"]["offered"] == sorted(session.offered)
+    assert (mute.code, mute.err) == (
+        exits.FAILED,
+        "genagent: mute offers no function foo (it offers none)\n",
+    )
