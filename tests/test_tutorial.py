@@ -39,8 +39,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def newcomer(wheel: Path, tmp_path: Path) -> Iterator[Bench]:
     """An empty directory in which a virtual environment called .venv will be made."""
-    constraint = tmp_path / "constraint"
-    constraint.write_text(f"genagentd @ {wheel.as_uri()}\n")
     directory = tmp_path / "empty"
     directory.mkdir()
     run_dir = Path(tempfile.mkdtemp(prefix="ga"))
@@ -49,7 +47,7 @@ def newcomer(wheel: Path, tmp_path: Path) -> Iterator[Bench]:
         run_dir,
         programs=directory / ".venv/bin",
         added={
-            "PIP_CONSTRAINT": str(constraint),
+            "GENAGENTD": str(wheel),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_QUIET": "1",
         },
@@ -63,7 +61,7 @@ def test_a_newcomer_gets_from_nothing_to_an_agent_of_their_own(newcomer: Bench) 
     """Every line that can be typed here is typed, in order, and shows what the page shows."""
     blocks = fences(PAGE, ROOT)
     install, rest = blocks[0], blocks[1:]
-    assert "pip install genagentd" in install.text
+    assert 'pip install "$GENAGENTD"' in install.text
 
     newcomer.type(install)
     for block in rest:

@@ -84,7 +84,8 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
                 message = f"{command}: no agent is named {agent}"
             return Failure(exit_code, reason.code, message, _hint(reason.code), _details(reason))
         case TurnFailed(reason=reason):
-            hint = _log_hint(agent) if reason.code in _ITS_OWN_CODE else ""
+            hint = _log_hint(agent, "if code of the agent's own raised, its log says where")
+            hint = hint if reason.code in _ITS_OWN_CODE else ""
             return Failure(FAILED, reason.code, message, hint, _details(reason))
         case FunctionFailed():
             return Failure(FAILED, "function_failed", message, "", {"code": error.code})
@@ -116,8 +117,8 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
 _ITS_OWN_CODE = ("pre_turn_skipped", "pre_turn_crashed", "pre_turn_invalid", "task_crashed")
 
 
-def _log_hint(agent: str) -> str:
-    return f"see its log with: genagent logs {agent}" if agent else ""
+def _log_hint(agent: str, why: str = "its log may say more") -> str:
+    return f"{why}: genagent logs {agent}" if agent else ""
 
 
 def _hint(code: str) -> str:
