@@ -2,7 +2,7 @@
 
 A `Listener` binds and hears many peers; a `Connection` reaches one. Both live in an
 asyncio loop by their file descriptor, which is edge-triggered: read until nothing is
-left, at most `BATCH` messages a loop turn, and look again after every send. A
+left, at most a share of it a loop turn, and look again after every send. A
 `BlockingConnection` is the same for code without a loop. Every message is two
 frames, `[header, body]`, and comes with the kernel's word on who sent it.
 
@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -28,6 +29,8 @@ from genagentd.socket_path import check_path, probe
 
 #: Messages taken from one socket before the loop gets its turn again.
 BATCH = 256
+#: And at most for so long: what one peer says may be dear to hear.
+SLICE_S = 0.002
 _ALL = 2**62
 #: For ever, to libzmq: a value of 0 or less would discard what was received and not read.
 _NEVER_MS = 86_400_000
@@ -180,6 +183,8 @@ class _Looped:
         #: Connections that ended, and whose last messages may still wait to be read.
         self._gone: list[int] = []
         self.closed = False
+        #: Since when more arrives than is read; None if all of it was read the last time.
+        self.behind_since: float | None = None
         #: Messages that were not two frames; counted, dropped, and the connection lives.
         self.bad_frames = 0
         self._fds = (int(made.get(zmq.FD)), int(self._monitor.pair.get(zmq.FD)))
@@ -205,38 +210,42 @@ class _Looped:
         # What is known to be gone was known before this batch: when nothing is left to
         # read now, everything that the gone peer had sent has been handed over.
         gone, self._gone = self._gone, []
-        taken = BATCH
+        more = True
         try:
-            taken = self._take(BATCH)
+            more = self._take()
         finally:
             # Also when whoever hears a message raised: what comes after it is not lost.
-            if taken == BATCH:
+            if more:
                 self._gone = gone + self._gone
                 self._look_again()
-        if taken == BATCH:
+        if more:
+            self.behind_since = self.behind_since or time.monotonic()
             return
+        self.behind_since = None
         for connection in gone:
             if not self._is_closed():
                 self._tell_gone(connection)
 
-    def _take(self, most: int) -> int:
+    def _take(self) -> bool:
+        """Hand over one turn's share of what has arrived; True when there may be more."""
+        until = time.monotonic() + SLICE_S
         taken = 0
-        for message in _messages(self._socket, routed=self._routed, most=most):
+        for message in _messages(self._socket, routed=self._routed, most=BATCH):
             taken += 1
             if message is None:
                 self.bad_frames += 1
             else:
                 self._hear(message)
-            if self._is_closed():
-                break
-        return taken
+            if self._is_closed() or time.monotonic() > until:
+                return True
+        return taken == BATCH
 
     def _hear(self, message: Message) -> None:
         self._on_message(message)
 
     def read_to_end(self) -> None:
         """Hand over everything that has arrived, however much it is."""
-        while not self._is_closed() and self._take(BATCH) == BATCH:
+        while not self._is_closed() and self._take():
             pass
 
     def _watch(self) -> None:

@@ -165,6 +165,10 @@ class Daemon:
     def _abused(self, port: Port, detail: str) -> None:
         report("agent.abuse", agent=port.name, incarnation=port.text, detail=detail)
         self._feed(inputs.AbuseSeen(port.incarnation, detail))
+        # Nothing that comes after is believed, and it may be very much.
+        life = self.shell.lives.get(port.incarnation)
+        if life is not None:
+            life.cut_off()
 
     # --- requests
 

@@ -237,6 +237,12 @@ class Life:
             self._drained = True
             self._around.feed(inputs.ChannelDrained(incarnation=self.incarnation, held=held))
 
+    def cut_off(self) -> None:
+        """Hear nothing of it any more."""
+        if self._port is not None:
+            self._around.switchboard.close_port(self._port)
+            self.drained(held=False)
+
     def drain_now(self) -> None:
         """Read its channel until nothing is there, and count that as its end."""
         if self._port is not None and self._port.connection is not None:

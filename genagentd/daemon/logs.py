@@ -1,6 +1,7 @@
 """What agents print: taken from a pipe, written to a file that can never fill the disk.
 
-Each incarnation has a file of at most `MAX_BYTES`, and the one before it. The daemon
+Each incarnation has a file of at most `MAX_BYTES`, and the one before it; of each name
+the latest `MAX_LIVES` incarnations keep theirs. The daemon
 reads a little at a time, so that an agent that prints without end slows nobody
 else; an agent that prints faster than that waits for its own pipe.
 """
@@ -15,6 +16,8 @@ from genagentd.daemon.children import enlarge
 
 #: The size at which a log is moved aside; two of them are kept.
 MAX_BYTES = 10 * 1024 * 1024
+#: How many incarnations of one name keep their logs.
+MAX_LIVES = 10
 #: How much is taken from one agent in one loop turn.
 STEP_BYTES = 65_536
 #: How much an agent can print before it has to wait for us.
@@ -26,6 +29,7 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_oldest(path.parent)
         self.path = path
         self._file = _append(path)
         self._size = os.fstat(self._file).st_size
@@ -70,6 +74,14 @@ class Log:
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
         os.close(self._file)
+
+
+def _forget_oldest(directory: Path) -> None:
+    """Make room for one more incarnation of that name."""
+    logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime_ns)
+    for log in logs[: max(0, len(logs) - MAX_LIVES + 1)]:
+        log.unlink()
+        log.with_suffix(".log.1").unlink(missing_ok=True)
 
 
 def _append(path: Path) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -43,6 +44,11 @@ MIB = 1024 * 1024
 #: What may wait for a client that does not read, and for an agent that is busy (D4, D5).
 CLIENT_CAPACITY = Capacity(max_messages=1_000_000, max_bytes=64 * MIB, max_droppable_bytes=16 * MIB)
 AGENT_CAPACITY = Capacity(max_messages=10_000, max_bytes=64 * MIB, max_droppable_bytes=16 * MIB)
+
+#: An agent that has said so many messages in a row, for so long, without our ever catching up,
+#: is ended. Events do not count: they stop by themselves at the window.
+FLOOD_MESSAGES = 10_000
+FLOOD_S = 3.0
 
 #: What an agent may say to others; anything else from it is abuse.
 AGENT_SAYS = frozenset(
@@ -91,6 +97,8 @@ class Port:
     outbox: Outbox = field(default_factory=lambda: Outbox(AGENT_CAPACITY))
     intake: Intake = field(default_factory=Intake)
     called: set[str] = field(default_factory=set)
+    #: Messages that must be kept, taken in since we last caught up with it.
+    uncaught: int = 0
 
     @property
     def number(self) -> int:
@@ -216,6 +224,9 @@ class Switchboard:
             self.bad_frames += 1
             self._on_abuse(port, str(error))
             return
+        if header.delivery == "must_keep" and self._floods(port):
+            self._on_abuse(port, f"it says more than we can hear, for longer than {FLOOD_S:g} s")
+            return
         self._credit(port, message.body)
         if header.to == DAEMON:
             self._on_control(port, message.body)
@@ -225,6 +236,15 @@ class Switchboard:
             self._to_mailbox(port, header, message.body)
         else:
             self._to_port(port, header, message.body)
+
+    def _floods(self, port: Port) -> bool:
+        """Whether the agent goes on and on; what we cannot read in time piles up here."""
+        behind = None if port.connection is None else port.connection.behind_since
+        if behind is None:
+            port.uncaught = 0
+            return False
+        port.uncaught += 1
+        return port.uncaught > FLOOD_MESSAGES and time.monotonic() - behind > FLOOD_S
 
     def sender(self, number: int) -> Sender | None:
         """Return the client, or with a negative number the agent, while it is connected."""
