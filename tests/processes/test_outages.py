@@ -193,13 +193,12 @@ async def test_E054_no_message_waits_for_a_wake_up_that_never_comes(
     async with AsyncClient(daemon.run) as client:
         for name in ("a", "b"):
             await client.start_agent(None, name=name, backend="echo", cwd="/")
-        slowest_s, done = 0.0, 0
+        longest_s, done, latest = 0.0, 0, time.monotonic()
         each = count // 20
 
         async def converse(number: int) -> None:
-            nonlocal slowest_s, done
+            nonlocal longest_s, done, latest
             for _ in range(each):
-                began = time.monotonic()
                 match number % 4:
                     case 0:
                         assert isinstance(await client.status("a"), Status)
@@ -209,7 +208,8 @@ async def test_E054_no_message_waits_for_a_wake_up_that_never_comes(
                         assert await client.whereis("nobody") is None
                     case _:
                         await client.notify("a", "x")
-                slowest_s = max(slowest_s, time.monotonic() - began)
+                now = time.monotonic()
+                longest_s, latest = max(longest_s, now - latest), now
                 done += 1
                 if done % 500 == 0:
                     time.sleep(0.01)
@@ -218,10 +218,10 @@ async def test_E054_no_message_waits_for_a_wake_up_that_never_comes(
             await asyncio.gather(*(converse(number) for number in range(20)))
     figures.note(
         "E054",
-        f"{count} calls from 20 coroutines: the slowest took",
-        f"{slowest_s * 1000:.0f} ms",
+        f"{count} calls from 20 coroutines: the longest time without any answer",
+        f"{longest_s * 1000:.0f} ms",
         "1000 ms",
-        met=slowest_s <= 1,
+        met=longest_s <= 1,
     )
     assert done == each * 20
 

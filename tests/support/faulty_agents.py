@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 import time
-from pathlib import Path
 
-from genagent_protocol.events import Event, Response
+from genagent_protocol import codec
+from genagent_protocol.envelopes import Completion, Down, Hello, Request
+from genagent_protocol.events import Event, Failed, Response
+from genagent_protocol.header import DAEMON, Header, encode_header
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.reasons import ExitReason
-from genagent_protocol.refs import RequestRef
+from genagent_protocol.reasons import UNKNOWN, ExitReason
+from genagent_protocol.refs import MonitorRef, RequestRef
+from genagent_protocol.requests import Whereis
 from genagentd import Agent, NoReply, Started
-
-#: The directory from which an agent process can import this module.
-HERE = Path(__file__).parents[1]
+from genagentd.agent.outgoing import Outgoing
 
 
 def _without(options: FrozenDict, name: str) -> dict[str, object]:
@@ -103,3 +105,70 @@ class ShowsEnvironment(Quiet):
 
     def show_state(self, state: None) -> dict[str, str]:
         return dict(os.environ)
+
+
+class Forger(Quiet):
+    """Says on its own connection what is not its to say, to the address that an event names."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        self.lie, self.ref = str(options["lie"]), RequestRef.parse(str(options["ref"]))
+        return Started({}, None)
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        if isinstance(event, str):
+            header, body = self._forged(event)
+            _outgoing(self)._send(header, body)
+        return NoReply(state)
+
+    def _forged(self, to: str) -> tuple[bytes, bytes]:
+        down = Down(monitor=MonitorRef(1), handle=self.context.handle, reason=ExitReason("normal"))
+        done = Completion(agent="honest", ref=self.ref, outcome=Failed(UNKNOWN))
+        match self.lie:
+            case "down":
+                return _message("down", to, down)
+            case "hidden_down":
+                return _message("completion", to, down)
+            case "foreign_completion":
+                return _message("completion", to, done)
+            case "hello":
+                return _message("hello", DAEMON, Hello(min_version=1, max_version=1, software=""))
+            case _:
+                return b"\xc1 garbage", b""
+
+
+def _outgoing(agent: Agent[None]) -> Outgoing:
+    outgoing = getattr(agent.context.peers._say, "__self__", None)
+    assert isinstance(outgoing, Outgoing)
+    return outgoing
+
+
+def _message(kind: str, to: str, envelope: object) -> tuple[bytes, bytes]:
+    body = codec.encode(envelope)
+    return encode_header(Header(kind, to, size=len(body))), body
+
+
+class Flooder(Quiet):
+    """Asks the daemon as fast as it can, for so many seconds as an event says."""
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        send = _outgoing(self)._send
+        until = time.monotonic() + float(str(event))
+        number = 0
+        while time.monotonic() < until:
+            number += 1
+            send(*_message("request", DAEMON, Request(call=number, request=Whereis(name="x"))))
+        return NoReply(state)
+
+
+class Printer(Quiet):
+    """Prints as fast as it can, for so many seconds as an event says, in a thread of its own."""
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        until = time.monotonic() + float(str(event))
+
+        def print_on() -> None:
+            while time.monotonic() < until:
+                os.write(1, b"filling the disk\n" * 1_000)
+
+        threading.Thread(target=print_on, daemon=True).start()
+        return NoReply(state)
