@@ -33,12 +33,12 @@ from genagentd.cli.values import json_or_text, payload_text, response_fields, sh
 def ask(name: object, prompt: str | None, file: str | None, timeout: float | None) -> None:
     """Run a prompt and print the response.
 
+    The request is its caller's: after --timeout or Ctrl-C a turn that has begun runs on
+    unheard, and what still waits in the queue is dropped. `tell` keeps it.
+
     \b
     genagent ask coder "What does main.py do?"
     git diff | genagent ask reviewer -
-    \b
-    The request is its caller's: after --timeout or Ctrl-C a turn that has begun runs on
-    unheard, and what still waits in the queue is dropped. `tell` keeps it.
     """
     text = payload_text(prompt, file, "prompt")
     try:
