@@ -154,7 +154,7 @@ def test_E034_a_directory_is_either_short_enough_for_agents_or_refused_with_its_
             assert f"the limit is {MAX_PATH_BYTES}" in refused.err
             assert str(long.run) in refused.err
         else:
-            long.run.mkdir(parents=True)
+            long.run.mkdir(mode=0o700, parents=True)
             long.start()
             with Client(long.run) as client:
                 fleet.start(client, "a")
