@@ -227,3 +227,25 @@ def _check_parent(parent: Path) -> None:
             f"others may write in {parent} and could replace what is ours there; take that away "
             "from them (chmod o-w,g-w), or choose another directory with GENAGENT_RUN_DIR"
         )
+
+
+def open_log(path: Path) -> int:
+    """Return a descriptor that appends to the log *path*, which is made if it is not there.
+
+    Raises:
+        UnusablePlace: the file or its directory is a link, or it is no plain file:
+            what somebody planted there must not choose which file is written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    if path.parent.is_symlink():
+        raise UnusablePlace(f"{path} cannot be used as a log: its directory is a link; remove that")
+    try:
+        fd = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise UnusablePlace(
+            f"{path} cannot be used as a log: {error.strerror}; remove what is there"
+        ) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise UnusablePlace(f"{path} is no plain file and cannot be used as a log; remove it")
+    return fd

@@ -27,7 +27,7 @@ from genagentd.cli.program import CONTEXT, command, flags, output
 from genagentd.cli.service_unit import install_service
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
-from genagentd.paths import Places, make_private, places
+from genagentd.paths import Places, make_private, open_log, places
 
 #: How often a detached daemon or its end is looked for.
 _LOOK_S = 0.02
@@ -128,13 +128,13 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         make_private(where.run)
         make_private(where.state)
         make_private(where.logs)
+        log = open_log(where.daemon_log)
     except UsageError as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
     # Safe path: what lies in the directory it runs in must not be imported.
     arguments = [sys.executable, "-P", "-m", "genagentd", "run"]
     if config is not None:
         arguments += ["--config", str(config.absolute())]
-    log = os.open(where.daemon_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
             arguments,

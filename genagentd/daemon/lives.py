@@ -33,6 +33,7 @@ from genagentd.daemon.report import warn
 from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.paths import Places
+from genagentd.socket_path import UnusablePlace
 
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
@@ -102,6 +103,8 @@ class Life:
             await self._try_to_launch(cwd, self._log)
         except Refusal as refusal:
             self._not_born(refusal.error)
+        except UnusablePlace as error:
+            self._not_born(StartError(kind="bad_directory", message=str(error)))
         except OSError as error:
             self._not_born(_exhausted(f"no process could be started: {error}"))
         else:

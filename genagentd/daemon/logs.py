@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from genagentd.daemon.children import enlarge
+from genagentd.paths import open_log
 
 #: The size at which a log is moved aside; two of them are kept.
 MAX_BYTES = 10 * 1024 * 1024
@@ -29,9 +30,9 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget_oldest(path.parent)
         self.path = path
-        self._file = _append(path)
+        self._file = open_log(path)
+        _forget_oldest(path.parent)
         self._size = os.fstat(self._file).st_size
         self._pipe, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.write_fd, True)
@@ -59,7 +60,7 @@ class Log:
         if self._size + len(said) > MAX_BYTES:
             os.close(self._file)
             os.replace(self.path, self.path.with_suffix(".log.1"))
-            self._file = _append(self.path)
+            self._file = open_log(self.path)
             self._size = 0
         try:
             self._size += os.write(self._file, said)
@@ -77,12 +78,8 @@ class Log:
 
 
 def _forget_oldest(directory: Path) -> None:
-    """Make room for one more incarnation of that name."""
-    logs = sorted(directory.glob("*.log"), key=lambda log: log.stat().st_mtime_ns)
-    for log in logs[: max(0, len(logs) - MAX_LIVES + 1)]:
+    """Keep the logs of the latest incarnations of that name only."""
+    logs = sorted(directory.glob("*.log"), key=lambda log: log.lstat().st_mtime_ns)
+    for log in logs[: max(0, len(logs) - MAX_LIVES)]:
         log.unlink()
         log.with_suffix(".log.1").unlink(missing_ok=True)
-
-
-def _append(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -18,6 +18,9 @@ from typing import Any, Literal
 
 import structlog
 
+from genagent_protocol.errors import UsageError
+from genagentd.paths import open_log
+
 #: The size at which our own log file is moved aside; two of them are kept.
 MAX_BYTES = 10 * 1024 * 1024
 
@@ -62,8 +65,8 @@ class _StandardError:
         if self._own is None:
             return
         try:
-            fd = os.open(self._own, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError:
+            fd = open_log(self._own)
+        except UsageError:
             return  # The old one is still there to be written.
         for standard in (1, 2):
             os.dup2(fd, standard)

@@ -14,11 +14,12 @@ import os
 import resource
 import secrets
 import signal
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from genagent_protocol.errors import GenAgentError, UsageError
+from genagent_protocol.errors import GenAgentError
 from genagent_protocol.refs import BootId
 from genagentd import channels, kernel
 from genagentd.config import BadConfiguration, Config
@@ -27,8 +28,10 @@ from genagentd.daemon.control import Daemon
 from genagentd.daemon.notify import ServiceManager
 from genagentd.daemon.report import configure, keep_log, reopen, report, warn
 from genagentd.paths import Places, make_private
-from genagentd.socket_path import check_path
+from genagentd.socket_path import UnusablePlace, check_path
 
+#: A planted link is not followed, and a planted pipe blocks nobody.
+_LOCK_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 #: How long a reader waits for a lock holder to write its pid.
 _PID_WAIT_S = 2.0
 #: A second signal means force. One that comes so soon is the first one, sent to the whole tree
@@ -78,10 +81,14 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
 @contextlib.contextmanager
 def _locked(places: Places) -> Iterator[None]:
     try:
-        fd = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(places.lock, _LOCK_FLAGS | os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise UsageError(f"{places.lock} cannot be used as a lock: {error.strerror}") from None
+        raise UnusablePlace(
+            f"{places.lock} cannot be used as a lock: {error.strerror}; remove it"
+        ) from None
     try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise UnusablePlace(f"{places.lock} is no plain file; remove it")
         while not _taken(fd, fcntl.LOCK_EX):
             # Whoever only looks whether it is locked holds it for a moment, too.
             if not _taken(fd, fcntl.LOCK_SH):
@@ -112,11 +119,11 @@ def lock_holder(places: Places) -> int | None:
 def is_locked(places: Places) -> bool:
     """Whether a daemon holds the lock of this runtime directory."""
     try:
-        fd = os.open(places.lock, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(places.lock, _LOCK_FLAGS | os.O_RDONLY)
     except OSError:
         return False
     try:
-        return not _taken(fd, fcntl.LOCK_SH)
+        return stat.S_ISREG(os.fstat(fd).st_mode) and not _taken(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
 
@@ -136,8 +143,14 @@ def _written_pid(path: Path) -> int | None:
 
 def _remove_stale(places: Places) -> None:
     """Remove sockets that nobody can hold any more: the lock is ours."""
-    with contextlib.suppress(FileNotFoundError):
+    try:
         os.unlink(places.socket)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        raise UnusablePlace(
+            f"{places.socket} is a directory and has to be the daemon's socket; remove it"
+        ) from None
     for path in places.agents.iterdir():
         if path.is_symlink() or not path.is_dir():
             path.unlink()

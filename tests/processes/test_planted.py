@@ -1,0 +1,88 @@
+"""What somebody planted in a daemon's directories is refused: not followed, not waited for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from genagentd import Client, StartFailed
+from support.daemons import PrivateDaemon
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def place(nothing_left: None) -> Iterator[PrivateDaemon]:
+    """A directory for a daemon, which is not started."""
+    daemon = PrivateDaemon()
+    yield daemon
+    daemon.cleanup()
+
+
+def _start(place: PrivateDaemon) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "genagentd", "start", "--timeout", "30"],
+        env=place.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        cwd="/",
+    )
+
+
+def _link_the_log(run: Path) -> Path:
+    victim = run / "victim"
+    victim.write_text("mine")
+    (run / "logs").mkdir(mode=0o700)
+    (run / "logs/genagentd.log").symlink_to(victim)
+    return run / "logs/genagentd.log"
+
+
+def _pipe_for_a_lock(run: Path) -> Path:
+    os.mkfifo(run / "genagentd.lock")
+    return run / "genagentd.lock"
+
+
+def _directory_for_a_socket(run: Path) -> Path:
+    (run / "genagentd.sock").mkdir()
+    return run / "genagentd.sock"
+
+
+@pytest.mark.parametrize("plant", [_link_the_log, _pipe_for_a_lock, _directory_for_a_socket])
+def test_a_planted_file_is_named_and_the_daemon_does_not_start(
+    place: PrivateDaemon, plant: object
+) -> None:
+    """One clear line that says what to remove; a pipe in the place of the lock hangs nobody."""
+    assert callable(plant)
+    planted = plant(place.run)
+
+    done = _start(place)
+
+    assert done.returncode != 0
+    assert str(planted) in done.stderr
+    assert "remove" in done.stderr
+    assert "Traceback" not in done.stderr
+    victim = place.run / "victim"
+    assert not victim.exists() or victim.read_text() == "mine"
+
+
+def test_a_linked_log_directory_fails_only_the_start_of_its_agent(daemon: PrivateDaemon) -> None:
+    """Whoever could write there once must not choose what is appended to now."""
+    elsewhere = daemon.run / "elsewhere"
+    elsewhere.mkdir()
+    (daemon.places.logs / "q").symlink_to(elsewhere)
+
+    with Client(daemon.run) as client:
+        with pytest.raises(StartFailed, match="cannot be used as a log") as refused:
+            client.start_agent(None, name="q", backend="echo")
+        client.start_agent(None, name="r", backend="echo")
+        client.stop("r")
+
+    assert refused.value.reason.kind == "bad_directory"
+    assert list(elsewhere.iterdir()) == []
