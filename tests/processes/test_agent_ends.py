@@ -57,7 +57,7 @@ _ENDS: list[tuple[str, fleet.Turn, str | None]] = [
     ("exit:70", [{"os_exit": 70}], None),
     ("signal:11", [{"kill": "SIGSEGV"}], None),
     ("signal:6", [{"kill": "SIGABRT"}], None),
-    ("signal:15", [{"kill": "SIGTERM"}], None),
+    ("signal:12", [{"kill": "SIGUSR2"}], None),
     ("signal:9", [{"kill": "SIGKILL"}], None),
     ("callback_failed", fleet.SAYS, "Clumsy"),
 ]
