@@ -151,9 +151,10 @@ def _remove_stale(places: Places) -> None:
         raise UnusablePlace(
             f"{places.socket} is a directory and has to be the daemon's socket; remove it"
         ) from None
-    for path in places.agents.iterdir():
+    # Someone may have cleaned up before us, the whole directory included.
+    for path in places.agents.glob("*"):
         if path.is_symlink() or not path.is_dir():
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _raise_descriptor_limit() -> None:

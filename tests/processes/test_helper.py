@@ -5,11 +5,9 @@ Agents are children of the daemon, not of the helper; it is only needed for the 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -18,34 +16,11 @@ from genagent_protocol.refs import AgentHandle
 from genagentd import kernel
 from genagentd.client.client import Client
 from support import fleet
-from support.daemons import PrivateDaemon, zombies_below
+from support.daemons import PrivateDaemon, helper_of, zombies_below
 from support.figures import counts
 from support.waiting import until
 
 pytestmark = pytest.mark.process
-
-
-def helper_of(daemon: PrivateDaemon) -> int:
-    """Return the helper's pid, once it is ready.
-
-    Agents are forks of it and have its command line, but they do not ignore SIGINT.
-    """
-
-    def look() -> int | None:
-        for pid in kernel.children(daemon.pid):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"multiprocess.spawn" in command and _ignores(pid, signal.SIGINT):
-                    return pid
-        return None
-
-    return until(look, "there is a helper")
-
-
-def _ignores(pid: int, number: signal.Signals) -> bool:
-    status = Path(f"/proc/{pid}/status").read_text()
-    ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
-    return bool(int(ignored, 16) >> (number - 1) & 1)
 
 
 def test_E007_a_killed_helper_ends_no_agent(daemon: PrivateDaemon, client: Client) -> None:

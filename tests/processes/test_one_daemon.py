@@ -278,8 +278,8 @@ while True:
 def test_what_a_crash_left_is_removed_and_nothing_else(place: PrivateDaemon) -> None:
     """Sockets of the dead go once the lock is ours; what is behind a link stays."""
     agents = place.places.agents
-    agents.mkdir(parents=True)
-    place.run.chmod(0o700)
+    for directory in (place.run, agents):
+        directory.mkdir(mode=0o700, exist_ok=True)
     outside = place.run / "outside"
     outside.mkdir()
     (outside / "file").write_text("precious")

@@ -6,6 +6,7 @@ child and can be seen, counted by state, and reaped.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -129,3 +130,26 @@ class PrivateDaemon:
     def cleanup(self) -> None:
         """Remove its directory."""
         shutil.rmtree(self.run)
+
+
+def helper_of(daemon: PrivateDaemon) -> int:
+    """Return the helper's pid, once it is ready.
+
+    Agents are forks of it and have its command line, but they do not ignore SIGINT.
+    """
+
+    def look() -> int | None:
+        for pid in kernel.children(daemon.pid):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"multiprocess.spawn" in command and _ignores(pid, signal.SIGINT):
+                    return pid
+        return None
+
+    return until(look, "there is a helper")
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(ignored, 16) >> (number - 1) & 1)

@@ -172,3 +172,14 @@ class Printer(Quiet):
 
         threading.Thread(target=print_on, daemon=True).start()
         return NoReply(state)
+
+
+class Forks(Quiet):
+    """Forks a child that keeps everything it inherited, and stays."""
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(3_600)
+            os._exit(0)
+        return NoReply(state)
