@@ -57,15 +57,18 @@ class Log:
         return True
 
     def _write(self, said: bytes) -> None:
-        if self._size + len(said) > MAX_BYTES:
-            os.close(self._file)
-            os.replace(self.path, self.path.with_suffix(".log.1"))
-            self._file = open_log(self.path)
-            self._size = 0
         try:
+            if self._size + len(said) > MAX_BYTES:
+                self._move_aside()
             self._size += os.write(self._file, said)
         except OSError:
             return  # A full disk must not take the agents with it.
+
+    def _move_aside(self) -> None:
+        os.replace(self.path, self.path.with_suffix(".log.1"))
+        new = open_log(self.path)
+        os.close(self._file)
+        self._file, self._size = new, 0
 
     def close(self) -> None:
         """Take what is left, at most what the pipe held, and close."""
