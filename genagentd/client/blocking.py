@@ -3,6 +3,10 @@
 Several threads may use one client at once. Whoever has to wait while nobody reads
 becomes the reader, for all: it sleeps on the descriptors without the lock, takes in
 what arrives, and wakes those whose news it was. Nothing is read while nobody waits.
+
+A Ctrl-C may come between any two instructions. So the lock is a plain one, which
+`with` takes and frees in one instruction each (a `Condition` does so in Python code),
+and whoever follows the reader sleeps on a lock of its own, holding nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +30,9 @@ from genagentd.client.waiting import Script, Waiting
 
 T = TypeVar("T")
 
+#: The longest single sleep on descriptors: poll(2) takes no more than an int of milliseconds.
+MAX_SLEEP_MS = 2**30
+
 
 class BlockingShell:
     """One connection to the daemon, shared by the threads of one process."""
@@ -39,7 +46,9 @@ class BlockingShell:
         """
         self._generation = forks.generation()
         self._path = path
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        #: What each thread sleeps on that waits while another one reads.
+        self._followers: dict[int, threading.Lock] = {}
         #: The thread that sleeps on the descriptors for all.
         self._reader: int | None = None
         self.closed = False
@@ -91,7 +100,7 @@ class BlockingShell:
     def do(self, action: Callable[[Conversation], T]) -> T:
         """Do something that waits for nothing."""
         self.check()
-        with self._changed:
+        with self._lock:
             try:
                 return action(self.talk)
             finally:
@@ -119,21 +128,21 @@ class BlockingShell:
                     self._give_up(waiting, timeout_ms)
 
     def _step(self, script: Script[T]) -> Waiting[Any]:
-        with self._changed:
+        with self._lock:
             try:
                 return next(script)
             finally:
                 self._flush()
 
     def _give_up(self, waiting: Waiting[Any], timeout_ms: int | None) -> None:
-        with self._changed:
+        with self._lock:
             self.talk.give_up(waiting)
             waiting.fail(CallTimeout(waiting.what, timeout_ms or 0))
 
     def receive(self, box: Box, matching: Matching, timeout_ms: int | None) -> Message | None:
         """Return the first message that matches, or None when none came in time."""
         self.check()
-        with self._changed:
+        with self._lock:
             waiting = box.expect(matching, "receive")
             self.talk.looked()
             self._flush()
@@ -144,7 +153,7 @@ class BlockingShell:
             box.taken(waiting)
             return message
         finally:
-            with self._changed:
+            with self._lock:
                 box.give_up(waiting)
 
     # --- waiting
@@ -154,9 +163,9 @@ class BlockingShell:
         me = threading.get_ident()
         try:
             while True:
-                with self._changed:
-                    leads = self._reader is None
-                    if leads and not waiting.done:
+                with self._lock:
+                    follows = self._another_reads()
+                    if not follows and not waiting.done:
                         self._take_in()
                     if waiting.done:
                         return True
@@ -165,40 +174,68 @@ class BlockingShell:
                         return False
                     if self.closed:
                         raise UsageError(f"{waiting.what}: this client was closed meanwhile")
-                    if not leads:
-                        self._changed.wait(left)
-                        continue
-                    self._reader = me
-                self._sleep(left)
-                self._lead_no_more()
+                    if follows:
+                        woken = self._follow()
+                    else:
+                        self._reader = me
+                if follows:
+                    woken.acquire(timeout=-1 if left is None else min(left, threading.TIMEOUT_MAX))
+                else:
+                    self._sleep(left)
+                    self._lead_no_more()
         finally:
             # A Ctrl-C may arrive anywhere in here, and the others must go on.
             if self._reader == me:
                 self._lead_no_more()
 
+    def _another_reads(self) -> bool:
+        # This thread itself may be left as the reader, by a second Ctrl-C upon the first.
+        return self._reader not in (None, threading.get_ident())
+
+    def _follow(self) -> threading.Lock:
+        """Return what is freed at the next change."""
+        woken = threading.Lock()
+        woken.acquire()
+        self._followers[threading.get_ident()] = woken
+        return woken
+
+    def _wake_followers(self) -> None:
+        for woken in self._followers.values():
+            if woken.locked():
+                woken.release()
+        self._followers.clear()
+
     def _sleep(self, left_s: float | None) -> None:
-        ready = self._poll.poll(None if left_s is None else left_s * 1000)
+        left_ms = None if left_s is None else min(left_s * 1000, MAX_SLEEP_MS)
+        ready = self._poll.poll(left_ms)
         if any(descriptor == self._poke for descriptor, _ in ready):
             os.eventfd_read(self._poke)
 
     def _lead_no_more(self) -> None:
         """Take in what came, and let another one read."""
-        with self._changed:
-            self._reader = None
-            self._take_in()
-            self._changed.notify_all()
+        with self._lock:
+            try:
+                self._take_in()
+            finally:
+                self._wake_followers()
+                # Last: until then, whoever is interrupted here has to come back.
+                self._reader = None
 
     def _take_in(self) -> None:
         """Take in all that has arrived. Who sleeps for it is woken."""
-        took = self._connection.take(self._arrived)
-        lost = not self._connection.open and not self.talk.ended
-        if lost:
-            self.talk.end()
-        self._send_all()
-        if took or lost:
-            self._changed.notify_all()
-            if self._reader is not None:
-                os.eventfd_write(self._poke, 1)
+        news = True  # Until it is known: a Ctrl-C may leave what was taken in unannounced.
+        try:
+            took = self._connection.take(self._arrived)
+            lost = not self._connection.open and not self.talk.ended
+            if lost:
+                self.talk.end()
+            self._send_all()
+            news = took or lost
+        finally:
+            if news:
+                self._wake_followers()
+                if self._another_reads():
+                    os.eventfd_write(self._poke, 1)
 
     def _arrived(self, message: Arrived) -> None:
         if not self.talk.welcome.done:
@@ -207,7 +244,7 @@ class BlockingShell:
 
     def _flush(self) -> None:
         self._send_all()
-        if self._reader is not None:
+        if self._another_reads():
             # Sending may have swallowed the edge that the reader sleeps on.
             self._take_in()
 
@@ -225,15 +262,23 @@ class BlockingShell:
             # An answer proves that all of it was read. Without one there is nothing to wait for.
             with contextlib.suppress(CallError):
                 self.run(calls.ping(self.talk), linger_ms)
-        with self._changed:
-            self.closed = True
-            while self._reader is not None:
-                os.eventfd_write(self._poke, 1)
-                self._changed.wait()
-            self.talk.end()
-            self._connection.close()
-            os.close(self._poke)
-            self._changed.notify_all()
+        self.closed = True
+        while not self._ended():
+            pass
+
+    def _ended(self) -> bool:
+        """Close everything if nobody reads; else wait for a change."""
+        with self._lock:
+            if not self._another_reads():
+                self.talk.end()
+                self._connection.close()
+                os.close(self._poke)
+                self._wake_followers()
+                return True
+            os.eventfd_write(self._poke, 1)
+            woken = self._follow()
+        woken.acquire()
+        return False
 
 
 def _deadline(timeout_ms: int | None) -> float | None:
