@@ -408,6 +408,10 @@ class Connection(_Looped):
         return True
 
 
+#: ZeroMQ keeps the milliseconds of a poll in an int.
+_MAX_POLL_MS = 2**30
+
+
 class BlockingConnection:
     """A connection for code without a loop: whoever calls `take` reads for all.
 
@@ -436,7 +440,7 @@ class BlockingConnection:
 
     def _shake_hands(self, path: str, timeout_ms: int) -> None:
         # The daemon does not speak first, so the only news can be the handshake.
-        if self._monitor.pair.poll(timeout_ms):
+        if self._monitor.pair.poll(min(timeout_ms, _MAX_POLL_MS)):
             self._watch()
         if not self.open:
             self.close()

@@ -24,6 +24,8 @@ from genagent_protocol.refs import (
 OnHalt: TypeAlias = Literal["queue", "fail"]
 #: The most bytes a name may have: it travels with every message about its agent.
 MAX_NAME_BYTES = 1024
+#: What longer time limits are cut to: 285 thousand years, which clocks can still add up.
+MAX_TIMEOUT_MS = 2**53
 
 
 class Addressed(Protocol):
@@ -186,4 +188,4 @@ def timeout(value: object) -> int | None:
         return None
     if type(value) is not int or value < 0:
         raise UsageError(f"timeout_ms: milliseconds that are not negative, or None, not {value!r}")
-    return value
+    return min(value, MAX_TIMEOUT_MS)

@@ -143,3 +143,10 @@ def test_no_time_limit_and_none_at_all_are_two_things() -> None:
     """Zero looks once; None waits."""
     assert arguments.timeout(0) == 0
     assert arguments.timeout(None) is None
+
+
+def test_a_time_limit_may_be_as_long_as_one_likes() -> None:
+    """Whoever means "practically for ever" gets that, whatever number a clock can hold."""
+    for given in (2**31 - 1, 2**31, 2**53):
+        assert arguments.timeout(given) == given
+    assert arguments.timeout(10**400) == 2**53
