@@ -56,9 +56,26 @@ def probe(path: str) -> None:
         _check_owner(tried, path)
 
 
-def _check_owner(connected: socket.socket, path: str) -> None:
+def listener_pid(path: str) -> int | None:
+    """Return the pid of the process that listens at *path*, by the kernel's word, or None."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+        try:
+            asked.connect(path)
+            pid, _ = _peer(asked)
+        except OSError:
+            return None
+    return pid
+
+
+def _peer(connected: socket.socket) -> tuple[int, int]:
+    """Return pid and uid of who called `listen` on the other side."""
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, uid, _ = struct.unpack("3i", raw)
+    pid, uid, _ = struct.unpack("3i", raw)
+    return pid, uid
+
+
+def _check_owner(connected: socket.socket, path: str) -> None:
+    _, uid = _peer(connected)
     # Root is trusted, and may look after the daemons of others.
     if uid not in (0, os.getuid()) and os.getuid() != 0:
         raise NotReachable(

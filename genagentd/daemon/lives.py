@@ -8,9 +8,6 @@ drained. It decides nothing.
 from __future__ import annotations
 
 import os
-import resource
-import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,9 +20,9 @@ from genagent_protocol.reasons import StartError
 from genagent_protocol.refs import Incarnation
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision import inputs
-from genagentd import kernel
 from genagentd.channels import Connection
 from genagentd.config import Config, agent_environment
+from genagentd.daemon.allowance import Allowance, Exhausted
 from genagentd.daemon.birth import Descriptor, Newborn
 from genagentd.daemon.children import BirthPipe, Watched
 from genagentd.daemon.logs import Log
@@ -33,13 +30,10 @@ from genagentd.daemon.report import warn
 from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.paths import Places
-from genagentd.socket_path import UnusablePlace
+from genagentd.socket_path import UnusablePlace, listener_pid
 
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
-#: Descriptors one agent takes in the daemon, and what is kept free for everything else.
-DESCRIPTORS_PER_AGENT = 10
-DESCRIPTORS_RESERVED = 40
 
 
 def now_ms() -> int:
@@ -56,6 +50,7 @@ class Surroundings:
     starter: Starter
     switchboard: Switchboard
     feed: Callable[[inputs.Input], None]
+    allowance: Allowance
 
 
 class Life:
@@ -97,12 +92,14 @@ class Life:
         """Have it born; failing that, say so."""
         try:
             cwd = self._checked_directory()
-            _check_descriptors()
+            self._around.allowance.promise(self.incarnation)
             self._log = Log(self._around.places.agent_log(self.start.name, self.incarnation))
             self.log_path = self._log.path
             await self._try_to_launch(cwd, self._log)
         except Refusal as refusal:
             self._not_born(refusal.error)
+        except Exhausted as error:
+            self._not_born(_exhausted(str(error)))
         except UnusablePlace as error:
             self._not_born(StartError(kind="bad_directory", message=str(error)))
         except OSError as error:
@@ -200,7 +197,7 @@ class Life:
     def _bound(self) -> None:
         if self._watched is None:
             return
-        listener = _listener_pid(self._socket)
+        listener = listener_pid(self._socket)
         if listener != self._watched.pid:
             error = f"{self._socket} is held by process {listener}, not by the agent"
             self._around.feed(inputs.ChannelFailed(self.incarnation, _exhausted(error)))
@@ -225,6 +222,7 @@ class Life:
 
     def _open(self) -> None:
         assert self._port is not None
+        self._around.allowance.settled(self.incarnation)
         self._around.switchboard.open_port(self._port)
         hello = AgentHello(
             incarnation=self.incarnation, place=self._around.places.place, start=self.start
@@ -272,6 +270,7 @@ class Life:
         if self._disposed:
             return
         self._disposed = True
+        self._around.allowance.settled(self.incarnation)
         if self._pipe is not None:
             self._pipe.close()
         if self._port is not None:
@@ -294,33 +293,9 @@ class Refusal(Exception):
         super().__init__(str(error))
 
 
-def _check_descriptors() -> None:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = kernel.open_descriptors()
-    if used + DESCRIPTORS_PER_AGENT + DESCRIPTORS_RESERVED > limit:
-        raise Refusal(
-            _exhausted(
-                f"{used} of {limit} descriptors are in use and an agent takes "
-                f"{DESCRIPTORS_PER_AGENT}: stop agents, or raise the limit (LimitNOFILE, ulimit -n)"
-            )
-        )
-
-
 def _exhausted(message: str) -> StartError:
     return StartError(kind="resource_exhausted", message=message)
 
 
 def _text_environment(env: FrozenDict) -> dict[str, str]:
     return {name: str(value) for name, value in env.items()}
-
-
-def _listener_pid(path: str) -> int | None:
-    """Return the pid of the process that listens at *path*, by the kernel's word."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-        try:
-            asked.connect(path)
-            raw = asked.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        except OSError:
-            return None
-    pid: int = struct.unpack("3i", raw)[0]
-    return pid

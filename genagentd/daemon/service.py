@@ -28,7 +28,7 @@ from genagentd.daemon.control import Daemon
 from genagentd.daemon.notify import ServiceManager
 from genagentd.daemon.report import configure, keep_log, reopen, report, warn
 from genagentd.paths import Places, make_private
-from genagentd.socket_path import UnusablePlace, check_path
+from genagentd.socket_path import UnusablePlace, check_path, listener_pid
 
 #: A planted link is not followed, and a planted pipe blocks nobody.
 _LOCK_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -65,6 +65,7 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
     make_private(places.run)
     make_private(places.state)
     with _locked(places):
+        _meet_nobody(places)
         for directory in (places.agents, places.logs):
             make_private(directory)
         _remove_stale(places)
@@ -139,6 +140,13 @@ def _taken(fd: int, how: int) -> bool:
 def _written_pid(path: Path) -> int | None:
     fields = path.read_text().split()
     return int(fields[0]) if fields else None
+
+
+def _meet_nobody(places: Places) -> None:
+    """Refuse to take the socket of a living daemon whose lock somebody removed."""
+    pid = listener_pid(places.socket)
+    if pid is not None:
+        raise AlreadyRunning(places, pid)
 
 
 def _remove_stale(places: Places) -> None:

@@ -86,3 +86,24 @@ def test_a_linked_log_directory_fails_only_the_start_of_its_agent(daemon: Privat
 
     assert refused.value.reason.kind == "bad_directory"
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_removed_lock_does_not_let_a_second_daemon_take_the_socket(daemon: PrivateDaemon) -> None:
+    """The first one and its agents would live on where nobody can reach them."""
+    pid = daemon.pid
+    daemon.places.lock.unlink()
+
+    second = subprocess.run(
+        [sys.executable, "-m", "genagentd", "run"],
+        env=daemon.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        cwd="/",
+    )
+
+    assert second.returncode == 4
+    assert f"pid {pid}" in second.stderr
+    with Client(daemon.run) as client:
+        assert client.list() == ()
