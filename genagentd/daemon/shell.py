@@ -21,6 +21,7 @@ from genagent_protocol.supervision.rules import advance
 from genagent_protocol.supervision.table import Table, child_of, empty
 from genagentd import deadlines
 from genagentd.config import Config, agent_environment
+from genagentd.daemon.allowance import Allowance
 from genagentd.daemon.children import Orphans
 from genagentd.daemon.lives import Life, Surroundings
 from genagentd.daemon.report import report
@@ -59,7 +60,9 @@ class Shell:
         self._starter = Starter(config.start_method, agent_environment(config, {}))
         self._orphans = Orphans(self._known, self._starter.owns)
         self._starter.on_launched = self._orphans.sweep_soon
-        self._around = Surroundings(places, config, self._starter, self._board, self.feed)
+        self._around = Surroundings(
+            places, config, self._starter, self._board, self.feed, Allowance()
+        )
 
     def warm(self) -> None:
         """Start the helper, so that the first agent does not wait for it."""

@@ -132,9 +132,15 @@ class Starter:
         return pid == self.helper_pid or (self._middle is not None and pid == self._middle.pid)
 
     def look_after(self) -> None:
-        """Some child of ours ended: if it was the helper, reap it and start another one."""
-        if self._helper is not None and not self._helper.alive and not self._turn.locked():
-            self._ready_helper()
+        """Some child of ours ended: if it was the helper, reap it and start another one.
+
+        Unless it never did anything: the next one would end the same way, without end.
+        """
+        helper = self._helper
+        if helper is not None and not helper.alive and not self._turn.locked():
+            self._end_helper()
+            if helper.proven:
+                self._ready_helper()
 
     def close(self) -> None:
         """End the helper and reap it."""
@@ -148,6 +154,8 @@ class _Helper:
         self._process = process
         self._channel = channel
         self.pid: int = process.pid
+        #: Whether it ever had something born.
+        self.proven = False
 
     @property
     def alive(self) -> bool:
@@ -161,6 +169,7 @@ class _Helper:
         answer = await asyncio.get_running_loop().sock_recv(self._channel, 16)
         if not answer:
             raise ConnectionResetError
+        self.proven = True
         return answer == nursery.BORN
 
     def close(self) -> None:

@@ -46,6 +46,18 @@ def test_E007_a_killed_helper_ends_no_agent(daemon: PrivateDaemon, client: Clien
     assert [m for m in fleet.rest(client) if isinstance(m, Down)] == []
 
 
+def test_a_helper_that_dies_before_it_did_anything_waits_to_be_wanted(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """One that cannot live would otherwise be started again without end."""
+    os.kill(helper_of(daemon), signal.SIGKILL)
+
+    until(lambda: kernel.children(daemon.pid) == [], "it is reaped", within_s=5)
+    client.list()
+    assert kernel.children(daemon.pid) == []
+    assert fleet.start(client, "a").name == "a"
+
+
 def test_E007_a_hanging_helper_is_replaced(daemon: PrivateDaemon, client: Client) -> None:
     """E007: living agents are served on meanwhile, and each start that waited works, once."""
     handle = fleet.start(client, "a")
