@@ -5,17 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from genagentd import kernel
 from support.daemons import PrivateDaemon, living_below, zombies_below
-from support.figures import Figure, Figures, page
+from support.figures import Figures, Report, length_of, trial
 from support.waiting import until
 
-_NOTED = pytest.StashKey[list[Figure]]()
+_REPORT = pytest.StashKey[Report]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,8 +70,11 @@ def nothing_left() -> Iterator[None]:
 
 @pytest.fixture
 def daemon(nothing_left: None) -> Iterator[PrivateDaemon]:
-    """A running private daemon; the test fails if anything of it is left."""
-    private = PrivateDaemon()
+    """A running private daemon; the test fails if anything of it is left.
+
+    Turns that a test left hanging keep it from ending for a short while only.
+    """
+    private = PrivateDaemon(environment={"GENAGENT_GRACE_MS": "2000"})
     try:
         private.start()
         yield private
@@ -89,23 +92,35 @@ def daemon(nothing_left: None) -> Iterator[PrivateDaemon]:
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """Where a test notes what it measured."""
-    mine = Figures(long=request.node.get_closest_marker("slow") is not None)
+    mine = Figures(length_of(request.node))
     yield mine
-    request.config.stash.setdefault(_NOTED, []).extend(mine.noted)
+    _report(request.config).figures.extend(mine.noted)
+
+
+def _report(config: pytest.Config) -> Report:
+    return config.stash.setdefault(_REPORT, Report())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" or report.outcome != "passed":
+        tried = trial(item, report.outcome)
+        if tried is not None:
+            _report(item.config).trials.append(tried)
+    return report
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    noted = config.stash.get(_NOTED, [])
-    if not noted:
-        return
-    terminalreporter.section("figures")
-    for figure in sorted(noted, key=lambda f: (f.case, f.what)):
-        verdict = "met" if figure.met else "MISSED"
-        terminalreporter.line(
-            f"{figure.case} {figure.what}: {figure.found} (target {figure.target}) {verdict}"
-        )
+    report = _report(config)
+    if report.figures:
+        terminalreporter.section("figures")
+        for line in report.lines():
+            terminalreporter.line(line)
     path = config.getoption("--faults-page")
     if path:
-        Path(path).write_text(page([figure for figure in noted if figure.long]), encoding="utf-8")
+        Path(path).write_text(report.page(), encoding="utf-8")

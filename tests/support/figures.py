@@ -1,7 +1,8 @@
 """What a fault test measured, beside what was promised: printed, and written as a page.
 
-The long version of a test insists on its target; the short one, which runs among
-other tests on busy machines, only insists on the fact and notes the figure.
+The long version of a test insists on its targets; a short one, which runs among other
+tests on busy machines, insists on the facts and notes the figures. The page lists every
+case that was tried, with its outcome, and the figures of everything but the short ones.
 """
 
 from __future__ import annotations
@@ -9,12 +10,19 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pytest
 
 from genagentd.version import __version__
+
+#: A test with a count runs short, or in full; any other runs in one way only.
+Length: TypeAlias = Literal["short", "full", "only"]
+_CASE = re.compile(r"\b[EF]\d{3}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +34,21 @@ class Figure:
     found: str
     target: str
     met: bool
-    long: bool
+    length: Length = "only"
 
 
 @dataclass
 class Figures:
-    """What one test notes; `long` when it runs at full counts."""
+    """What one test notes."""
 
-    long: bool
+    length: Length = "only"
     noted: list[Figure] = field(default_factory=list)
 
     def note(self, case: str, what: str, found: object, target: str, *, met: bool) -> None:
-        """Print and keep one figure; in the long version it has to meet its target."""
-        figure = Figure(case, what, str(found), target, met, self.long)
-        self.noted.append(figure)
+        """Print and keep one figure; at full counts it has to meet its target."""
+        self.noted.append(Figure(case, what, str(found), target, met, self.length))
         print(f"\n{case}: {what}: {found} (target {target}){'' if met else ' MISSED'}")
-        if self.long:
+        if self.length == "full":
             assert met, f"{case}: {what} was {found}, and the target is {target}"
 
 
@@ -63,24 +70,90 @@ def counts(short: int, full: int) -> pytest.MarkDecorator:
     )
 
 
-def page(noted: Sequence[Figure]) -> str:
-    """Return the page that shows them."""
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    cores = len(os.sched_getaffinity(0))
-    lines = [
-        "# Faults: what was tried, and what was measured",
-        "",
-        "Written by `make fault`; do not edit. Each case kills, stops, floods or confuses real",
-        "processes. The E and F numbers are explained by the names of the tests in",
-        "`tests/processes/` and `tests/providers/`.",
-        "",
-        f"genagentd {__version__}, Python {platform.python_version()}, {date}, {cores} cores.",
-        "",
-        "| case | what | found | target | |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {f.case} | {f.what} | {f.found} | {f.target} | {'met' if f.met else '**missed**'} |"
-        for f in sorted(noted, key=lambda f: (f.case, f.what))
-    ]
-    return "\n".join(lines) + "\n"
+def length_of(item: pytest.Item) -> Length:
+    """Return how long a version of its test *item* is."""
+    match re.search(r"\b(short|full)-\d+\b", item.name):
+        case re.Match() as found:
+            return "short" if found[1] == "short" else "full"
+        case _:
+            return "only"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One test of one or more cases, and how it ended."""
+
+    cases: tuple[str, ...]
+    sentence: str
+    where: str
+    outcome: str
+
+
+def trial(item: pytest.Item, outcome: str) -> Trial | None:
+    """Return what *item* tried, if that is a case; its name or its docstring says which."""
+    name = item.name.partition("[")[0].replace("_", " ")
+    told = getattr(getattr(item, "function", None), "__doc__", "") or ""
+    cases = tuple(sorted(set(_CASE.findall(f"{name} {told}"))))
+    if not cases or length_of(item) == "short":
+        return None
+    sentence = " ".join(word for word in name.split()[1:] if not _CASE.fullmatch(word))
+    return Trial(cases, sentence, Path(item.path).name, outcome)
+
+
+@dataclass
+class Report:
+    """Everything one run noted."""
+
+    figures: list[Figure] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+
+    def lines(self) -> Iterable[str]:
+        """Yield the figures, one a line, for the terminal."""
+        for f in sorted(self.figures, key=lambda f: (f.case, f.what)):
+            verdict = "met" if f.met else "MISSED"
+            yield f"{f.case} {f.what}: {f.found} (target {f.target}) {verdict}"
+
+    def page(self) -> str:
+        """Return the page that shows it all."""
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        cores = len(os.sched_getaffinity(0))
+        return "\n".join(
+            [
+                "# Faults: what was tried, and what was measured",
+                "",
+                "Written by `make fault`; do not edit. Each case kills, stops, floods or confuses",
+                "real processes. A number beginning with F is a fault with a figure that it has to",
+                "keep, one beginning with E a complaint that users of such tools have published.",
+                "",
+                f"genagentd {__version__}, Python {platform.python_version()}, {date}, "
+                f"{cores} cores.",
+                "",
+                "## Figures",
+                "",
+                "| case | what | found | target | |",
+                "| --- | --- | --- | --- | --- |",
+                *self._figure_rows(),
+                "",
+                "## Cases",
+                "",
+                "| case | what was tried | where | outcome |",
+                "| --- | --- | --- | --- |",
+                *self._trial_rows(),
+                "",
+            ]
+        )
+
+    def _figure_rows(self) -> Iterable[str]:
+        for f in sorted(self.figures, key=lambda f: (f.case, f.what)):
+            if f.length != "short":
+                verdict = "met" if f.met else "**missed**"
+                yield f"| {f.case} | {f.what} | {f.found} | {f.target} | {verdict} |"
+
+    def _trial_rows(self) -> Iterable[str]:
+        merged: dict[tuple[tuple[str, ...], str, str], set[str]] = {}
+        for one in self.trials:
+            merged.setdefault((one.cases, one.sentence, one.where), set()).add(one.outcome)
+        for (cases, sentence, where), outcomes in sorted(merged.items()):
+            worst = next(word for word in ("failed", "passed", "skipped") if word in outcomes)
+            outcome = worst if worst != "failed" else "**failed**"
+            yield f"| {', '.join(cases)} | {sentence} | `{where}` | {outcome} |"
