@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from genagent_backends.gates import Gates
-from genagentd import kernel
 from genagentd.client.client import Client
 from support import fleet
 from support.daemons import PrivateDaemon, living_below
@@ -20,7 +19,7 @@ from support.waiting import until
 @pytest.fixture(scope="module")
 def house() -> Iterator[PrivateDaemon]:
     """One daemon; when its module is done, nothing of it may be left."""
-    before = set(kernel.children(os.getpid()))
+    before = set(living_below(os.getpid()))
     private = PrivateDaemon().start()
     try:
         yield private
