@@ -82,8 +82,11 @@ def daemon(nothing_left: None) -> Iterator[PrivateDaemon]:
         if private.guardian is not None:
             private.stop()
         sockets = [path for path in Path(private.run).rglob("*") if path.is_socket()]
+        log = private.log
         private.cleanup()
     assert sockets == [] or private.killed
+    assert "internal.error" not in log
+    assert "Traceback" not in log
 
 
 # Fault tests note figures; the run prints them in one table and can write them as a page.

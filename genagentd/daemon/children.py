@@ -8,6 +8,7 @@ is ended and reaped too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -161,11 +162,17 @@ class Orphans:
             os.close(pidfd)
         self.sweep_soon()
 
-    async def settled(self) -> None:
-        """Sweep until nothing is left, and everything killed is reaped."""
+    async def settled(self, within_s: float) -> list[int]:
+        """Sweep until nothing is left; return what was killed and did not die in time.
+
+        A process that hangs in the kernel cannot be killed until it comes out of there.
+        """
         self._settled.clear()
         self.sweep_soon()
-        await self._settled.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._settled.wait()
+        return list(self._dying)
 
 
 def enlarge(fd: int, size_bytes: int) -> None:

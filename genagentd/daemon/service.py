@@ -16,8 +16,10 @@ import secrets
 import signal
 import stat
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from genagent_protocol.errors import GenAgentError
 from genagent_protocol.refs import BootId
@@ -200,6 +202,7 @@ class _Service:
 
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_unexpected)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_end, number)
         loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
@@ -229,6 +232,13 @@ class _Service:
             configure(config.log_format)
             self._daemon.reconfigure(config)
         self._manager.say("READY=1")
+
+
+def _unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody handled: a bug of ours, which the daemon outlives."""
+    error = context.get("exception")
+    trace = traceback.format_exception(error) if isinstance(error, BaseException) else []
+    warn("internal.error", message=context["message"], traceback="".join(trace))
 
 
 async def _run(places: Places, config: Config, reload: Callable[[], Config]) -> int:

@@ -24,10 +24,13 @@ from genagentd.config import Config, agent_environment
 from genagentd.daemon.allowance import Allowance
 from genagentd.daemon.children import Orphans
 from genagentd.daemon.lives import Life, Surroundings
-from genagentd.daemon.report import report
+from genagentd.daemon.report import report, warn
 from genagentd.daemon.starter import Starter
 from genagentd.daemon.switchboard import Sender, Switchboard
 from genagentd.paths import Places
+
+#: How long the daemon's end waits for killed processes to be dead.
+LAST_SWEEP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +194,6 @@ class Shell:
         """End the helper and reap what is left; call it when `finished` is set."""
         self._deadlines.disarm_all()
         self._starter.close()
-        await self._orphans.settled()
+        left = await self._orphans.settled(LAST_SWEEP_S)
+        if left:
+            warn("orphans.left", pids=left)
