@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import genagent_backends
 from genagent_backends.conformance import BackendConformance
 from genagent_backends.scripts import script
 from genagent_protocol.plain import freeze
@@ -49,7 +50,7 @@ def test_the_script_that_is_shown_is_one(shown: Mapping[str, Any]) -> None:
 
 def test_every_file_that_is_named_is_there() -> None:
     """A map to a place that has moved leads astray."""
-    package = README.parent / "genagent_backends"
+    package = Path(genagent_backends.__file__).parent
     named = set(re.findall(r"`(?:genagent_backends/)?(\w+\.py)`", README.read_text()))
 
     assert named
