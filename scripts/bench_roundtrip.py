@@ -23,11 +23,13 @@ def raw_us(calls: int) -> float:
         address = f"ipc://{directory}/s"
         child = os.fork()
         if child == 0:
-            router = zmq.Context().socket(zmq.ROUTER)
+            here = zmq.Context()
+            router = here.socket(zmq.ROUTER)
             router.bind(address)
             for _ in range(calls + 1):
                 router.send_multipart(router.recv_multipart())
             router.close(1_000)
+            here.term()  # the last answer has left before the process does
             os._exit(0)
         context = zmq.Context()
         dealer = context.socket(zmq.DEALER)
