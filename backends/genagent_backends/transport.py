@@ -121,7 +121,7 @@ class _problems:  # noqa: N801  # used like a keyword
                 ) from None
             case httpx2.ConnectError():
                 raise TransportProblem(
-                    "transport", f"no connection to {self._endpoint.base_url}", retryable=False
+                    "transport", _no_connection(error, self._endpoint), retryable=False
                 ) from None
             case httpx2.ReadError() | httpx2.WriteError() | httpx2.RemoteProtocolError():
                 raise TransportProblem(
@@ -131,6 +131,19 @@ class _problems:  # noqa: N801  # used like a keyword
                 raise TransportProblem(
                     "transport", f"the request failed: {type(error).__name__}", retryable=False
                 ) from None
+
+
+def _no_connection(error: BaseException, endpoint: Endpoint) -> str:
+    """Say why there is none, as far as that is about us and not about the network."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            why = cause.verify_message
+            return f"the certificate of {endpoint.base_url} is not trusted: {why}"
+        if isinstance(cause, ssl.SSLError):
+            return f"no TLS with {endpoint.base_url}: {cause.reason or 'the handshake failed'}"
+        cause = cause.__cause__ or cause.__context__
+    return f"no connection to {endpoint.base_url}"
 
 
 class Connections:
@@ -146,8 +159,32 @@ class Connections:
         if not endpoint.base_url.startswith("https"):
             return False  # there is nothing to verify, and loading certificates is slow
         if self._certificates is None:
-            self._certificates = httpx2.create_ssl_context()
+            try:
+                self._certificates = httpx2.create_ssl_context()
+            except OSError as error:
+                why = error.strerror or type(error).__name__
+                raise TransportProblem(
+                    "transport",
+                    f"the certificates to trust, of SSL_CERT_FILE or SSL_CERT_DIR: {why}",
+                    retryable=False,
+                ) from None
         return self._certificates
+
+    def _client(self, endpoint: Endpoint, timeout: httpx2.Timeout) -> httpx2.AsyncClient:
+        verified = self._verified(endpoint)
+        try:
+            return httpx2.AsyncClient(
+                verify=verified,
+                timeout=timeout,
+                follow_redirects=False,
+                # No proxy between us and this machine.
+                trust_env=not endpoint.local,
+            )
+        except (ValueError, ImportError, httpx2.InvalidURL):
+            # What it says has the address in it, and that may have a password in it.
+            raise TransportProblem(
+                "transport", "the environment names a proxy that cannot be used", retryable=False
+            ) from None
 
     @asynccontextmanager
     async def post(self, endpoint: Endpoint, request: Request) -> AsyncIterator[Answer]:
@@ -164,14 +201,7 @@ class Connections:
         )
         limit = _seconds(endpoint.timeout_ms)
         until = None if limit is None else asyncio.get_running_loop().time() + limit
-        client = httpx2.AsyncClient(
-            verify=self._verified(endpoint),
-            timeout=timeout,
-            follow_redirects=False,
-            # No proxy between us and this machine.
-            trust_env=not endpoint.local,
-        )
-        async with client:
+        async with self._client(endpoint, timeout) as client:
             with _problems(endpoint):
                 message = client.build_request(
                     "POST", request.url, headers=dict(request.headers), content=request.body

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -96,7 +97,8 @@ def sse(*events: Mapping[str, object] | str) -> bytes:
 class FakeProvider:
     """The server. Use it as an asynchronous context manager."""
 
-    def __init__(self, *answers: Answer) -> None:
+    def __init__(self, *answers: Answer, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.answers: list[Answer] = list(answers) or [Says()]
         self.requests: list[Received] = []
         self.asked = asyncio.Event()
@@ -112,10 +114,10 @@ class FakeProvider:
     @property
     def origin(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
         self._port: int = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -139,6 +141,9 @@ class FakeProvider:
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError):
                 received = await _request(reader)
+                if received is None:
+                    await self._send(writer, reader, refuses(400, "this is no HTTP"))
+                    return
                 if received.method != "POST" or not _known(received.path):
                     await self._send(writer, reader, refuses(404, "there is nothing here"))
                     return
@@ -175,8 +180,11 @@ class FakeProvider:
             writer.transport.abort()
 
 
-async def _request(reader: asyncio.StreamReader) -> Received:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+async def _request(reader: asyncio.StreamReader) -> Received | None:
+    start = await reader.readexactly(1)
+    if not start.isalpha():
+        return None  # as real servers see at once when somebody speaks TLS to them
+    head = (start + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     first, *lines = head.split("\r\n")
     method, target, _version = first.split(" ")
     headers = {

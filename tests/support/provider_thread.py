@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -51,13 +52,13 @@ class Loopback:
 
 
 @contextmanager
-def loopback(*answers: Answer) -> Iterator[Loopback]:
-    """Run a fake provider in a thread; yields what the test uses of it."""
+def loopback(*answers: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Loopback]:
+    """Run a fake provider in a thread, with *tls* over https; yields what the test uses of it."""
     ready, ended = threading.Event(), asyncio.Event()
     made: list[Loopback] = []
 
     async def serve() -> None:
-        async with FakeProvider(*answers) as provider:
+        async with FakeProvider(*answers, tls=tls) as provider:
             made.append(Loopback(provider, asyncio.get_running_loop()))
             ready.set()
             await ended.wait()
