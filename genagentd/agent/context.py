@@ -64,8 +64,7 @@ class Context:
             FunctionFailed: there is no value, and `code` says why: `NO_CLIENT` (none
                 serves the catalog), `TIMEOUT`, `CANCELLED` (the client left), a code of
                 the protocol, or one of the function's own.
-            UsageError: this is a `def` callback, which cannot wait, or the arguments
-                cannot be sent.
+            UsageError: this is a `def` callback, which cannot wait, or *session* is none.
         """
         return self.sessions.call(
             function=function,
@@ -96,7 +95,7 @@ class Context:
         refused when the agent's bounds for those are full.
 
         Raises:
-            UsageError: the arguments cannot be sent.
+            UsageError: *session* is none.
         """
         return self.sessions.request(
             function=function,

@@ -7,7 +7,7 @@ it ends the agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from genagent_protocol.envelopes import UiMessage
 from genagent_protocol.errors import FunctionFailed, LocalWireError
@@ -24,12 +24,14 @@ from genagent_protocol.rpc import (
     Rejected,
     Resolved,
     RpcError,
+    RpcLimits,
     Settlement,
     read_message,
 )
 from genagent_protocol.rpc.execution import refused
 from genagent_protocol.rpc.json_values import thawed_object
 from genagent_protocol.rpc.reading import UNKNOWN_ID
+from genagent_protocol.rpc.sending import sendable_arguments
 from genagent_protocol.rpc.versions import VERSION
 from genagentd.agent import functions, log
 from genagentd.agent.callbacks import settled as awaited
@@ -74,6 +76,14 @@ def registry_of(agent: object) -> Registry | None:
         return None
 
 
+def sendable(arguments: object) -> FrozenDict | RpcError:
+    """Return a frozen copy of the arguments of a call, or the error that it ends with."""
+    if isinstance(arguments, Mapping) and not isinstance(arguments, dict):
+        arguments = dict(arguments)
+    checked = sendable_arguments(arguments, RpcLimits())
+    return RpcError(INVALID_FUNCTION_CALL, checked) if isinstance(checked, str) else checked
+
+
 class Session:
     """Used in the coordinator."""
 
@@ -94,6 +104,9 @@ class Session:
 
     def call(self, wanted: Wanted, heard: Heard) -> None:
         """Call the client; *heard* is told once how that ended, at once if it cannot be made."""
+        if isinstance(wanted.arguments, RpcError):
+            heard(Rejected(wanted.call_id, wanted.arguments))
+            return
         made = self._rpc.call_renderer_function(
             {"@call": wanted.function, "catalogId": wanted.catalog, "args": wanted.arguments},
             wanted.surface,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from genagent_protocol.answers import Refused, UiAttached
 from genagent_protocol.errors import FunctionFailed, UsageError
-from genagent_protocol.plain import FrozenDict, NotPlain, Plain, freeze
+from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import Reason
 from genagent_protocol.refs import MailboxAddress, MalformedIdentity
 from genagent_protocol.requests import AttachUi
@@ -26,7 +26,7 @@ from genagentd.agent import log
 from genagentd.agent.calls import Say
 
 if TYPE_CHECKING:
-    from genagent_protocol.rpc import Settlement
+    from genagent_protocol.rpc import RpcError, Settlement
     from genagentd.agent.session import Session
 
 T = TypeVar("T")
@@ -73,7 +73,8 @@ class Wanted:
     call_id: str
     function: str
     catalog: str
-    arguments: FrozenDict
+    #: Checked and copied; `RpcError` if they cannot be sent, None if nobody was attached.
+    arguments: FrozenDict | RpcError | None
     surface: str | None
     session: MailboxAddress | None
     timeout_ms: float | None
@@ -196,13 +197,18 @@ class Sessions:
         return made.call_id
 
     def _wanted(self, wanted: dict[str, Any]) -> Wanted:
-        try:
-            arguments = freeze(wanted.pop("arguments") or {})
-        except NotPlain as error:
-            raise UsageError(f"arguments: {error}") from None
-        if not isinstance(arguments, FrozenDict):
-            raise UsageError("arguments: a mapping is wanted")
+        given = wanted.pop("arguments")
+        if not isinstance(wanted["session"], MailboxAddress | None):
+            raise UsageError("session: the address of one that is attached is wanted")
+        arguments = self._arguments({} if given is None else given)
         return Wanted(call_id=f"call-{next(self._numbers)}", arguments=arguments, **wanted)
+
+    def _arguments(self, given: object) -> FrozenDict | RpcError | None:
+        if not self._open:
+            return None  # Nobody will look at them, and what could check them is not loaded.
+        from genagentd.agent.session import sendable
+
+        return sendable(given)
 
     async def _elsewhere(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -239,6 +245,8 @@ class Sessions:
 
     def _choose(self, wanted: Wanted) -> Session | None:
         """Return the session that was meant, else the first that serves the catalog."""
+        if wanted.arguments is None:
+            return None
         if wanted.session is not None:
             return self._open.get(wanted.session.text)
         for session in self._open.values():

@@ -283,12 +283,22 @@ async def test_what_is_no_message_of_a_session_is_dropped_and_counted(message: A
     [
         ({"call": "", "args": {}}, "INVALID_FUNCTION_CALL"),
         ({"call": "ask", "big": 1_100_000}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "evil": "integer"}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "evil": "object"}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "evil": "key"}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "evil": "no mapping"}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "evil": "shared"}, "INVALID_FUNCTION_CALL"),
+        ({"call": "ask", "evil": "wide"}, "INVALID_FUNCTION_CALL"),
+        ({"call": "x" * 70_000}, "INVALID_FUNCTION_CALL"),
         (
             {"call": "ask", "args": {"deep": json.loads("[" * 55 + "]" * 55)}},
             "INVALID_FUNCTION_CALL",
         ),
     ],
-    ids=["no name", "too large", "too deep"],
+    ids=[
+        *["no name", "too large", "integer", "object", "key", "no mapping", "shared", "wide"],
+        *["long name", "too deep"],
+    ],
 )
 async def test_a_call_that_cannot_be_made_fails_in_the_agent(call: Any, code: str) -> None:
     """Size and nesting are capped where the call is made; nothing is sent."""

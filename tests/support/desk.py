@@ -3,7 +3,8 @@
 A prompt is JSON: `{"call": NAME, "args": ..., "timeout_ms": ...}`. With `"in"` the call is
 made there: `turn` (the default) inside the turn, `async` in an awaited callback, `def` in
 a plain one, `request` without waiting, `count` times, `turn_request` so inside the turn.
-`"to"` is the place of a session, `"big"` the length of an argument. What came of each call is
+`"to"` is the place of a session, `"big"` the length of an argument, `"evil"` one of what cannot
+be sent at all. What came of each call is
 kept in the state.
 """
 
@@ -141,6 +142,24 @@ class BadClerk(Clerk):
         return None
 
 
+def _shared(levels: int) -> list[Any]:
+    """Return a value of a few lists that reads as ten to the power of *levels* items."""
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value] * 10
+    return value
+
+
+_EVIL: dict[str, Any] = {
+    "integer": {"n": 2**64},
+    "object": {"o": object()},
+    "key": {1: 1},
+    "no mapping": [1],
+    "shared": {"laughs": _shared(30)},
+    "wide": {"many": [0] * 200_000},
+}
+
+
 def _wanted(text: object) -> dict[str, Any]:
     try:
         found = json.loads(text) if isinstance(text, str) else None
@@ -150,6 +169,8 @@ def _wanted(text: object) -> dict[str, Any]:
         return {}
     if "big" in found:
         found["args"] = {"big": "x" * found["big"]}
+    if "evil" in found:
+        found["args"] = _EVIL[found["evil"]]
     return {"in": "turn", **found}
 
 

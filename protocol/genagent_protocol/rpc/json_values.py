@@ -3,8 +3,9 @@
 A copy shares nothing with its original, so nobody can change a handler, a
 message or a data model from outside. A copy is made only of what both JSON and
 msgpack carry unchanged: no NaN, no infinity, no integer beyond 64 bits, no bytes,
-no key that is not text, no lone surrogate. What is too deep or too large is
-refused while it is read, so a cycle ends like any other deep value.
+no key that is not text, no lone surrogate, and no list, object or key that is longer
+than the wire takes. What is too deep or too large is refused while it is read, so a
+cycle ends like any other deep value.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from genagent_protocol.plain import MAX_DEPTH, MAX_INT, MIN_INT, FrozenDict, Plain, encoded_size
+from genagent_protocol.plain import (
+    MAX_DEPTH,
+    MAX_INT,
+    MAX_ITEMS,
+    MAX_KEY_CHARS,
+    MIN_INT,
+    FrozenDict,
+    Plain,
+    encoded_size,
+)
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Arguments: TypeAlias = "dict[str, Json]"
@@ -76,6 +86,8 @@ class _Copier:
     ) -> Json:
         if depth <= 0:
             raise _Stop("too_deep", "nested too deeply")
+        if len(value) > MAX_ITEMS:
+            raise _Stop("too_large", f"{len(value)} items, and the limit is {MAX_ITEMS}")
         self._spend(1)
         if isinstance(value, dict):
             return {
@@ -94,6 +106,9 @@ class _Copier:
     def _key(self, key: object) -> str:
         if not isinstance(key, str):
             raise _Stop("not_json", f"the key {_shown(key)} is not text")
+        if len(key) > MAX_KEY_CHARS:
+            problem = f"a key of {len(key)} characters, and the limit is {MAX_KEY_CHARS}"
+            raise _Stop("too_large", problem)
         return self._text(key)
 
     def _text(self, value: str) -> str:

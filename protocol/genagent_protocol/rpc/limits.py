@@ -20,6 +20,9 @@ MAX_CALL_DEPTH = MAX_TEMPLATE_DEPTH + 8
 #: How many functions may run while the arguments of one call are resolved. A
 #: template that the data model holds could otherwise multiply itself.
 MAX_NESTED_CALLS = 10_000
+#: How long the id of a call, a surface or a catalog and the name of a function may be, so
+#: that they and the largest value fit into one message.
+MAX_ID_CHARACTERS = 65_536
 #: How much of a foreign error text is passed on.
 MAX_ERROR_CHARACTERS = 2_000
 

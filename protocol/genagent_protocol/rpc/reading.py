@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from genagent_protocol.plain import MAX_DEPTH
 from genagent_protocol.rpc.json_values import Json, Unfit, copied, is_sendable
+from genagent_protocol.rpc.limits import MAX_ID_CHARACTERS
 from genagent_protocol.rpc.messages import SENDERS, Kind, Message, Sender
 from genagent_protocol.rpc.outcomes import INVALID_FUNCTION_CALL, RpcError
 from genagent_protocol.rpc.versions import SPELLINGS, VERSION
@@ -58,7 +59,7 @@ class Loose:
     def function_call_id(self) -> str:
         """The id to answer under."""
         found = text_in(self.body, "functionCallId")
-        return UNKNOWN_ID if found is None else found
+        return UNKNOWN_ID if found is None or len(found) > MAX_ID_CHARACTERS else found
 
 
 def read_message(message: object, sender: Sender) -> Envelope | Malformed:
@@ -130,11 +131,23 @@ def _read_object(message: dict[str, Json], sender: Sender) -> Envelope | Malform
 def _read_body(version: str, kind: Kind, body: Json) -> Envelope | Malformed:
     if not isinstance(body, dict):
         return Malformed(f"{kind} is not an object.")
-    problem = _CHECKS[kind](body) if kind in _CHECKS else None
+    problem = (_CHECKS[kind](body) if kind in _CHECKS else None) or _long_id(body)
     if problem is None:
         return Envelope(version, kind, body)
-    names = {key: value for key, value in body.items() if isinstance(value, str)}
+    names = {
+        key: value
+        for key, value in body.items()
+        if isinstance(value, str) and len(value) <= MAX_ID_CHARACTERS
+    }
     return Malformed(f"{kind}: {problem}.", names.get("functionCallId"), names.get("surfaceId"))
+
+
+def _long_id(body: dict[str, Json]) -> str | None:
+    for key in ("functionCallId", "surfaceId"):
+        value = body.get(key)
+        if isinstance(value, str) and len(value) > MAX_ID_CHARACTERS:
+            return f"{key} is longer than {MAX_ID_CHARACTERS} characters"
+    return None
 
 
 def _field_problem(body: dict[str, Json], required: _Types, optional: _Types) -> str | None:

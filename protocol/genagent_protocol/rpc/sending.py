@@ -11,7 +11,7 @@ from typing import Final
 
 from genagent_protocol.plain import MAX_INT, FrozenDict, encoded_size
 from genagent_protocol.rpc.json_values import Json, Unfit, copied, frozen_object, is_sendable
-from genagent_protocol.rpc.limits import MAX_ARGUMENTS, RpcLimits
+from genagent_protocol.rpc.limits import MAX_ARGUMENTS, MAX_ID_CHARACTERS, RpcLimits
 from genagent_protocol.rpc.messages import CallKind
 from genagent_protocol.rpc.versions import SPELLINGS
 
@@ -75,8 +75,10 @@ def option_problem(timeout_ms: object, version: object) -> str | None:
 
 
 def is_id(value: object, *, optional: bool = False) -> bool:
-    """Tell whether *value* is text that both JSON and msgpack carry."""
-    return (value is None and optional) or (isinstance(value, str) and is_sendable(value))
+    """Tell whether *value* is text that both JSON and msgpack carry, and not too long for an id."""
+    if not isinstance(value, str):
+        return value is None and optional
+    return len(value) <= MAX_ID_CHARACTERS and is_sendable(value)
 
 
 def is_duration(value: object) -> bool:
