@@ -43,8 +43,10 @@ def function(
     """Offer a method of an agent to attached clients, under its own name.
 
     The method gets the arguments, a dict that is its own, and the agent's state.
-    It runs between the callbacks and like one: the agent does nothing else until
-    it is back. What it returns is the answer. *arguments* is a JSON Schema of them.
+    It begins between the callbacks, and while a plain `def` runs the agent does
+    nothing else. One that is awaited goes on beside whatever comes next, until it is
+    back or its session ends; the state it holds is that of its beginning. What it
+    returns is the answer. *arguments* is a JSON Schema of them.
 
     This does not keep a new state: whatever should change, the method tells its
     agent as an event (`self.context.peers.notify(self.context.handle, event)`).

@@ -7,12 +7,14 @@ it ends the agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 
 from genagent_protocol.envelopes import UiMessage
 from genagent_protocol.errors import FunctionFailed, LocalWireError
 from genagent_protocol.plain import FrozenDict, Loose, NotPlain, Plain, freeze
 from genagent_protocol.rpc import (
+    EXECUTION_ERROR,
     INVALID_FUNCTION_CALL,
     UNKNOWN_ERROR,
     AgentRpc,
@@ -34,12 +36,13 @@ from genagent_protocol.rpc.reading import UNKNOWN_ID
 from genagent_protocol.rpc.sending import sendable_arguments
 from genagent_protocol.rpc.versions import VERSION
 from genagentd.agent import functions, log
-from genagentd.agent.callbacks import settled as awaited
 from genagentd.agent.calls import Say
 from genagentd.agent.functions import OFFERED_CATALOG_ID
 from genagentd.agent.sessions import Attached, Wanted, called_plainly
 from genagentd.deadlines import Deadlines
 
+#: How many functions of one session may wait for something at a time.
+MAX_RUNNING = 1_000
 #: Who hears how a call ended.
 Heard = Callable[[Settlement | FunctionFailed], None]
 
@@ -94,6 +97,8 @@ class Session:
         self._rpc = AgentRpc.new()
         self._heard: dict[str, Heard] = {}
         self._timers: Deadlines[str] = Deadlines(self._timed_out)
+        #: The functions that the client called and that wait for something.
+        self._running: set[asyncio.Task[None]] = set()
 
     @property
     def offers(self) -> tuple[str, ...]:
@@ -133,6 +138,8 @@ class Session:
     def end(self, reason: str) -> None:
         """The session is over: every call that waits is cancelled, and none can be made."""
         self._take(self._rpc.dispose(reason))
+        for task in self._running:
+            task.cancel()
 
     def _take(self, step: tuple[AgentRpc, tuple[Settlement, ...]]) -> bool:
         self._rpc, settlements = step
@@ -159,31 +166,47 @@ class Session:
             return self._take(self._rpc.handle_error(message))
         return False
 
-    async def run(self, message: FrozenDict, state: object) -> None:
-        """Run the function that the client calls and send what came of it."""
+    def run(self, message: FrozenDict, state: object) -> None:
+        """Run the function that the client calls; if it waits, it is answered when it is done."""
         envelope = read_message(message, "renderer")
         if isinstance(envelope, Malformed):
             self._send(_refusal(envelope))
             return
-        answer = self._rpc.prepare_agent_function(message, self._registry.catalog)
-        if isinstance(answer, Prepared):
-            outcome = await self._outcome(answer, state)
-            answer = self._rpc.finish_agent_function(answer, outcome)
-        if not self._rpc.disposed:
-            self._send(answer)
+        prepared = self._rpc.prepare_agent_function(message, self._registry.catalog)
+        if not isinstance(prepared, Prepared):
+            self._send(prepared)
+            return
+        outcome = self._called(prepared, state)
+        if isinstance(outcome, Awaitable):
+            task = asyncio.create_task(self._answer_later(prepared, outcome))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        else:
+            self._answer(prepared, outcome)
 
-    async def _outcome(self, prepared: Prepared, state: object) -> object:
+    def _called(self, prepared: Prepared, state: object) -> object:
+        if len(self._running) >= MAX_RUNNING:
+            return RpcError(EXECUTION_ERROR, f"{MAX_RUNNING} calls of this session are not done.")
         name = prepared.function.name
         method, arguments = self._registry.methods[name], thawed_object(prepared.args)
         try:
-            return await awaited(called_plainly(lambda: method(arguments, state)))
+            return called_plainly(lambda: method(arguments, state))
         except KeyboardInterrupt:
             raise
-        except FunctionFailed as failed:
-            return failed
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
-            log.raised("function.failed", error, function=name)
-            return error
+            return _failure(name, error)
+
+    async def _answer_later(self, prepared: Prepared, outcome: Awaitable[object]) -> None:
+        try:
+            self._answer(prepared, await outcome)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+            self._answer(prepared, _failure(prepared.function.name, error))
+
+    def _answer(self, prepared: Prepared, outcome: object) -> None:
+        if not self._rpc.disposed:
+            self._send(self._rpc.finish_agent_function(prepared, outcome))
 
     def _send(self, message: Message) -> None:
         try:
@@ -193,6 +216,13 @@ class Session:
         except (NotPlain, LocalWireError) as error:
             # Both ends of it are bounded, so only their sum can be too much.
             log.raised("session.message_unsent", error)
+
+
+def _failure(name: str, error: BaseException) -> BaseException:
+    """Return what a function raised; a line in the log if it did not choose to fail."""
+    if not isinstance(error, FunctionFailed):
+        log.raised("function.failed", error, function=name)
+    return error
 
 
 def _unreadable(malformed: Malformed) -> dict[str, Loose]:

@@ -151,13 +151,13 @@ class Sessions:
             self._drop(sender)
         return True
 
-    async def run(self, sender: str, ref: str | None, message: FrozenDict, state: object) -> None:
+    def run(self, sender: str, ref: str | None, message: FrozenDict, state: object) -> None:
         """Run the function that a client calls, and answer, unless its session is over by then."""
         session = self._session(sender, ref)
         if session is None:
             self._drop(sender)
         elif session.is_call(message):
-            await session.run(message, state)
+            session.run(message, state)
         else:
             self.settle(sender, ref, message)
 

@@ -131,7 +131,7 @@ class Shell:
                 self._outgoing.say(caller.address, envelopes.Reply(call=caller.call, answer=answer))
             case envelopes.UiMessage():
                 state = self._callbacks.retained.state
-                await sessions.run(header.sender, header.ref, said.message, state)
+                sessions.run(header.sender, header.ref, said.message, state)
             case envelopes.UiDetach():
                 sessions.detach(header.sender, header.ref)
             case (

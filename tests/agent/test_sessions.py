@@ -16,6 +16,7 @@ from genagent_protocol.envelopes import Call, CallerDown, Reply, UiDetach, UiMes
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.refs import Incarnation, MailboxAddress
 from genagent_protocol.requests import AttachUi
+from genagentd.agent.session import MAX_RUNNING
 from genagentd.agent.sessions import MAX_SESSIONS
 from support.agent_life import BOOT, CLIENT, Conversation, living
 from support.desk import CATALOG
@@ -62,9 +63,9 @@ def answer(call_id: str, **how: object) -> dict[str, object]:
     return {"version": "v1.0", "rendererFunctionResponse": {"functionCallId": call_id, **how}}
 
 
-def called(name: str = "look_up_build", **args: object) -> dict[str, Any]:
+def called(name: str = "look_up_build", call_id: str = "c-1", **args: object) -> dict[str, Any]:
     call = {"@call": name, "args": args}
-    body = {"surfaceId": "main", "functionCallId": "c-1", "callFunction": call}
+    body = {"surfaceId": "main", "functionCallId": call_id, "callFunction": call}
     return {"version": "v1.0", "callAgentFunction": body}
 
 
@@ -175,6 +176,53 @@ async def test_a_client_calls_in_its_turn_and_answers_at_once() -> None:
             "value": {"green": True, "sha": "9f"},
         }
         assert await shown(agent) == ([1], 0)
+
+
+async def test_a_function_that_is_awaited_keeps_nobody_waiting() -> None:
+    """One that never comes back would else take the agent with it: its status, and its end."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        says(agent, called("hangs"))
+
+        says(agent, called("look_up_build", "c-2", sha="9f"))
+
+        assert (await heard(agent))["agentFunctionResponse"]["functionCallId"] == "c-2"
+        assert await shown(agent) == ([], 0)
+        assert (await agent.stop()).reason.text == "shutdown"
+
+
+@pytest.mark.parametrize(
+    "end", [(UiDetach(), CLIENT.text, "3"), (CallerDown(caller=CLIENT), "daemon", None)]
+)
+async def test_a_function_that_is_awaited_ends_with_its_session(end: tuple[Any, str, Any]) -> None:
+    """Nobody is left whom its answer could reach."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        says(agent, called("hangs"))
+        assert await shown(agent) == ([], 0)
+
+        agent.say(*end)
+
+        while not (settled := await shown(agent))[0]:
+            await asyncio.sleep(0)  # It is cancelled in its own time.
+        assert settled == (["let go"], 0)
+        assert agent.told(UiMessage) == []
+
+
+async def test_a_session_has_only_so_many_functions_running() -> None:
+    """Calls that their client no longer waits for must not pile up without end."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        for number in range(MAX_RUNNING):
+            says(agent, called("hangs", f"c-{number}"))
+        assert await shown(agent) == ([], 0)
+        assert agent.told(UiMessage) == []
+
+        says(agent, called("hangs", "one more"))
+
+        answered = (await heard(agent))["agentFunctionResponse"]
+        assert answered["functionCallId"] == "one more"
+        assert answered["error"]["code"] == "EXECUTION_ERROR"
 
 
 async def test_the_first_answer_wins() -> None:

@@ -251,6 +251,21 @@ def test_both_may_call_each_other_inside_a_call(client: Client) -> None:
         assert session.call("asks_back") == "asked back"
 
 
+def test_a_function_that_never_comes_back_leaves_the_agent_alive(client: Client) -> None:
+    """Its caller hears TIMEOUT; status, other calls, and an end in order go on."""
+    begin(client)
+    with client.attach("clerk") as session:
+        with pytest.raises(FunctionFailed) as failed:
+            session.call("hangs", timeout_ms=50)
+
+        assert failed.value.code == "TIMEOUT"
+        assert session.call("slowly", {"n": 1}) == {"n": 1}
+        assert client.status("clerk").state == "idle"
+        client.stop("clerk")
+        assert not session.serve()
+        assert str(session.ended) == "shutdown"
+
+
 def test_an_agent_that_dies_leaves_no_call_hanging(client: Client) -> None:
     """Its end settles what was open in the session, after all that it had said (R115)."""
     handle = begin(client)

@@ -130,8 +130,11 @@ class Clerk(Agent[Desk]):
         return await self.context.call("ask", catalog=CATALOG, timeout_ms=0)
 
     @function
-    async def hangs(self, _arguments: dict[str, Any], _state: Desk) -> object:
-        return await asyncio.Event().wait()
+    async def hangs(self, _arguments: dict[str, Any], state: Desk) -> object:
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            state.settled.append("let go")
 
 
 class BadClerk(Clerk):
