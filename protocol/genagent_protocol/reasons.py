@@ -100,7 +100,9 @@ class EventCaptureOverflow:
             f"event_capture_overflow: {self.limit} limit at a "
             f"{printable(self.rejected_event_kind)} event of {self.rejected_event_bytes} bytes "
             f"(retained {self.retained_events} of {self.max_events} events, "
-            f"{self.retained_bytes} of {self.max_bytes} bytes)"
+            f"{self.retained_bytes} of {self.max_bytes} bytes); raise the limit "
+            f"{'max_events_per_turn' if self.limit == 'events' else 'max_event_bytes_per_turn'}, "
+            f"or keep a prefix with event_retention=compact"
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from genagent_protocol.reasons import EventCaptureOverflow
 from genagentd.client.client import Client
 from support.fake_provider import Answer, Says, Sends, first_half, refuses
 from support.fleet import rest
@@ -165,3 +166,52 @@ def test_a_conversation_is_reset_and_the_agent_lives(
 
     assert "the first" not in repr(provider.requests[0].body)
     assert client.whereis("a") == handle
+
+
+#: 2 MB of text, more than a turn keeps unless its limits say otherwise.
+LONG = Says(pieces=["0123456789abcdef" * 4_096] * 32)
+LONG_TEXT = "0123456789abcdef" * 4_096 * 32
+
+
+@each_backend
+def test_E073_an_answer_of_2_MB_meets_the_capture_limit_and_is_told_what_to_do(
+    client: Client, provider: Loopback, backend: str
+) -> None:
+    """E073: by default the turn fails, its connection is closed, and the next one works."""
+    provider.answers(LONG, Says())
+    handle = start(client, backend, options(provider))
+
+    done = turn(client, handle)
+
+    reason = done.reason
+    assert isinstance(reason, EventCaptureOverflow)
+    assert (reason.limit, reason.max_bytes) == ("bytes", 1_048_576)
+    assert "raise the limit max_event_bytes_per_turn" in str(reason)
+    assert "event_retention=compact" in str(reason)
+    # What was kept had been handed on, and nothing beyond it.
+    assert len(done.events) == reason.retained_events > 1
+    assert turn(client, handle).response.text == "Hello there"
+    assert "0123456789abcdef" not in repr(provider.requests[1].body)
+
+
+@each_backend
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_event_bytes_per_turn": 8_000_000}, {"event_retention": "compact"}],
+    ids=["raised", "compact"],
+)
+def test_E073_an_answer_of_2_MB_is_whole_once_the_limits_say_so(
+    client: Client, provider: Loopback, backend: str, limits: dict[str, Any]
+) -> None:
+    """E073: compact keeps a prefix of the events, and all of the text; the stream is whole."""
+    provider.answers(LONG)
+    handle = start(client, backend, options(provider), limits=limits)
+
+    done = turn(client, handle)
+
+    assert done.response.text == LONG_TEXT
+    assert "".join(map(str, done.texts)) == LONG_TEXT
+    coverage = done.response.event_coverage
+    assert coverage.mode == ("exact" if "max_event_bytes_per_turn" in limits else "compact")
+    assert len(done.response.events) == coverage.retained_events <= len(done.events)
+    assert (coverage.retained_events < coverage.observed_events) == (coverage.mode == "compact")
