@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
+import platform
 import signal
 import time
 from collections.abc import Iterator
@@ -19,7 +21,20 @@ from typing import NamedTuple
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
+#: `clone(2)` has a number of its own on each architecture; `clone3`, which has one for all, is
+#: closed in many containers.
+_CLONE = {
+    "x86_64": 56,
+    "aarch64": 220,
+    "riscv64": 220,
+    "loongarch64": 220,
+    "ppc64le": 120,
+}
+_CLONE_PARENT = 0x8000
+
 _libc = ctypes.CDLL(None, use_errno=True)
+#: The same library, called without letting go of the interpreter's lock.
+_libc_locked = ctypes.PyDLL(None, use_errno=True)
 
 
 class Stat(NamedTuple):
@@ -49,6 +64,33 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     the call. A fork clears it.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def fork_beside() -> int:
+    """Fork a process that is not our child but our parent's, from its first moment on.
+
+    Returns its pid, or 0 in the new process. What `os.register_at_fork` knows is done as
+    `os.fork` does it. Only for a process with one thread: the C library is not told, so
+    its own locks stay as they are, and its handlers for forks do not run.
+
+    Raises:
+        OSError: the system does not allow it, or this architecture is none that we know.
+    """
+    number = _CLONE.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, f"clone(2) has no known number on {platform.machine()}")
+    flags = ctypes.c_long(_CLONE_PARENT | signal.SIGCHLD)
+    nothing = ctypes.c_long(0)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid: int = _libc_locked.syscall(ctypes.c_long(number), flags, *[nothing] * 4)
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    code = ctypes.get_errno()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(code, f"clone: {os.strerror(code)}")
+    return pid
 
 
 def stat(pid: int) -> Stat | None:

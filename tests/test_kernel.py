@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 import select
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -302,3 +304,49 @@ def test_what_the_kernel_refuses_is_an_error_with_its_name() -> None:
     """Silence would leave orphans behind later."""
     with pytest.raises(OSError, match="prctl"):
         kernel._prctl(-1, 0)
+
+
+def _beside(code: str) -> str:
+    """Run *code* in a process forked beside a child of ours; return what that process said."""
+    program = (
+        "import os, random, signal, subprocess, sys, threading\n"
+        "from genagentd import kernel\n"
+        "beside, before = os.getpid(), random.random()\n"
+        "if kernel.fork_beside() == 0:\n" + textwrap.indent(code, "    ") + "    os._exit(0)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
+    )
+    return ran.stdout
+
+
+def test_a_process_forked_beside_us_is_our_parents_child() -> None:
+    said = _beside("print(os.getppid() != beside, os.getpid() != beside, flush=True)\n")
+
+    assert said == "True True\n"
+
+
+def test_a_process_forked_beside_us_can_do_what_any_can() -> None:
+    """Its threads, its children, its own forks and its random numbers are its own."""
+    said = _beside(
+        "heard = []\n"
+        "thread = threading.Thread(target=heard.append, args=(1,))\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(3)\n"
+        "status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "ran = subprocess.run(['true']).returncode\n"
+        "main = threading.main_thread() is threading.current_thread()\n"
+        "print(heard, status, ran, main, flush=True)\n"
+    )
+
+    assert said == "[1] 3 0 True\n"
+
+
+def test_an_architecture_without_a_number_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "vax")
+
+    with pytest.raises(OSError, match=r"clone\(2\) has no known number on vax"):
+        kernel.fork_beside()

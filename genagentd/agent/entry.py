@@ -11,22 +11,18 @@ import asyncio
 import os
 import signal
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from genagent_protocol import codec
 from genagent_protocol.envelopes import (
     AgentHello,
     Exiting,
-    Notify,
-    Ping,
     Ready,
     StartRefused,
-    ToDaemon,
 )
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
-from genagent_protocol.reasons import ExitReason, StartError
+from genagent_protocol.reasons import NORMAL, ExitReason, StartError
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns.inputs import StopRequested
 from genagentd import kernel
@@ -35,8 +31,7 @@ from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Calls
 from genagentd.agent.channel import Channel
 from genagentd.agent.context import Context
-from genagentd.agent.inbox import Frame, Inbox
-from genagentd.agent.loading import installed_backends
+from genagentd.agent.inbox import Frame, Inbox, Item
 from genagentd.agent.mail import Mail
 from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
@@ -111,16 +106,29 @@ class Life:
         channel = self._channel = Channel(self._path, self._keep, self._orphaned, self._daemon_pid)
         os.write(pipe_fd, b"ready\n")
         os.close(pipe_fd)
-        hello = await self._hello()
-        outgoing = Outgoing(hello.start.name, channel.send, asyncio.get_running_loop().call_soon)
+        status = await self._be_somebody(await self._hello(), channel.send)
+        self.close()
+        return status
+
+    async def rehearse(self, hello: AgentHello, heard: Iterable[Item]) -> int:
+        """Live as *hello* says, without a channel, hear that, and stop; return the exit status."""
+        self._inbox = Inbox()
+        self._processes = Processes()
+        for item in heard:
+            self._inbox.put(item)
+        self._inbox.put(StopRequested(NORMAL))
+        return await self._be_somebody(hello, lambda _header, _body: True)
+
+    async def _be_somebody(self, hello: AgentHello, send: Callable[[bytes, bytes], bool]) -> int:
+        outgoing = Outgoing(hello.start.name, send, asyncio.get_running_loop().call_soon)
         calls = Calls(outgoing.say)
         sessions = Sessions(outgoing.say, self._inbox.put)
         mail = Mail(self._inbox, outgoing, calls, sessions)
-        channel.on_frame = mail.arrived
+        if self._channel is not None:
+            self._channel.on_frame = mail.arrived
         context = _context(hello, outgoing, calls, sessions)
         status = await self._born(hello, outgoing, mail, context)
         outgoing.flush()
-        self.close()
         return status
 
     def _keep(self, header: Header, body: bytes) -> None:
@@ -185,14 +193,3 @@ def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls, sessions: Sess
 def _last_word(outgoing: Outgoing, reason: ExitReason, unresolved: tuple[RequestRef, ...]) -> int:
     outgoing.say(DAEMON, Exiting(reason=reason, unresolved=unresolved))
     return 0 if reason.text in ORDERLY else REASON_TOLD
-
-
-def _prepare() -> None:
-    """Do once what every agent would do first: the helper they are forked from imports this."""
-    installed_backends()
-    for sender, said in ((DAEMON, Ping(call=0)), ("", Notify(event=None))):
-        incoming.opened(Header("", "", sender), codec.encode(said))
-    codec.decode(ToDaemon, codec.encode(Ready()))
-
-
-_prepare()

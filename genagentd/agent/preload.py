@@ -13,6 +13,7 @@ import importlib
 
 from genagentd import kernel
 from genagentd.agent.loading import installed_backends
+from genagentd.agent.rehearsal import rehearse
 
 
 def _import_our_backends() -> None:
@@ -28,5 +29,6 @@ def _import_our_backends() -> None:
 
 kernel.die_with_parent()
 _import_our_backends()
+rehearse()
 gc.collect()
 gc.freeze()

@@ -1,11 +1,12 @@
-"""What a newborn agent process does between the helper's fork and its own first line.
+"""What a newborn agent process does between its fork and its own first line.
 
-The helper's child forks once more and leaves, so that the daemon, a subreaper,
-becomes the agent's real parent: its exit status is true, and its death signal
-fires when the daemon dies. Before it leaves, the middle process announces the
-agent's pid; whoever is not announced, known or the helper is an orphan.
+The helper forks it as a sibling: the daemon is its real parent from the first moment
+on, so its exit status is true, and its death signal fires when the daemon dies. The
+helper announces the agent's pid; once the launch is over, whoever is not announced,
+known or the helper is an orphan.
 
-Said on the pipe: `pid N`, then by the agent itself `ready`, when it can be connected to.
+Said on the pipe: `pid N`, by the helper and by the agent, whoever comes first; then by
+the agent `ready`, when it can be connected to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import resource
 import signal
 import sys
-import time
 import traceback
 from dataclasses import dataclass
 from types import FrameType
@@ -59,20 +59,38 @@ class Newborn:
     log: Descriptor
 
 
-def be_born(newborn: Newborn) -> NoReturn:
-    """Run in the helper's child: fork the agent, announce it, leave."""
+def be_born(newborn: Newborn) -> bool:
+    """Have the agent born, a child of our parent's; return whether it could be announced.
+
+    Raises:
+        OSError: no process could be started.
+    """
+    agent = kernel.fork_beside()
+    if agent == 0:
+        _live(newborn)
+    try:
+        _announce(newborn.pipe.fd, agent)
+    except BrokenPipeError:
+        return False  # The daemon gave this launch up; the agent is an orphan to it.
+    return True
+
+
+def _announce(pipe: int, pid: int) -> None:
+    os.write(pipe, b"pid %d\n" % pid)
+
+
+def be_born_and_leave(newborn: Newborn) -> NoReturn:
+    """Run in a process that was started for this one birth."""
+    os._exit(0 if be_born(newborn) else 1)
+
+
+def _live(newborn: Newborn) -> NoReturn:
     pipe, log = newborn.pipe.fd, newborn.log.fd
-    middle = os.getpid()
-    agent = os.fork()
-    if agent:
-        try:
-            os.write(pipe, b"pid %d\n" % agent)
-        except BrokenPipeError:
-            os._exit(1)  # The daemon gave this launch up; the agent is an orphan to it.
-        os._exit(0)
     code = 1
     try:
-        _settle(newborn, middle, pipe, log)
+        # The helper says it too, perhaps only after our `ready`.
+        _announce(pipe, os.getpid())
+        _settle(newborn, pipe, log)
         code = importlib.import_module(ENTRY).main(newborn.socket, pipe)
     except BaseException:  # noqa: BLE001  # this is the top of a process: its log gets the rest
         traceback.print_exc()
@@ -82,20 +100,16 @@ def be_born(newborn: Newborn) -> NoReturn:
         os._exit(code)
 
 
-def _settle(newborn: Newborn, middle: int, pipe: int, log: int) -> None:
-    """Become the daemon's child and nobody's else, with exactly the given surroundings."""
-    while (parent := os.getppid()) != newborn.daemon:
-        if parent != middle:
-            os._exit(1)  # The daemon died meanwhile; its guardian has us now.
-        time.sleep(0.0002)
+def _settle(newborn: Newborn, pipe: int, log: int) -> None:
+    """Be the daemon's child and nobody's else, with exactly the given surroundings."""
     kernel.die_with_parent()
     if os.getppid() != newborn.daemon:
-        os._exit(1)
+        os._exit(1)  # The daemon died meanwhile; its guardian has us now.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _leave_ends_to_the_daemon()
     os.setsid()
     kernel.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _leave_ends_to_the_daemon()
     _take_descriptors(pipe, log)
     os.environ.clear()
     os.environ.update(newborn.environ)

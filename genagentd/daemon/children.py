@@ -18,7 +18,10 @@ from genagentd import kernel
 
 
 class BirthPipe:
-    """What is said on a newborn's pipe: its pid, then that it is ready to be connected to."""
+    """What is said on a newborn's pipe: its pid, then that it is ready to be connected to.
+
+    The pid may be said twice, and is told once.
+    """
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class BirthPipe:
         *lines, self._rest = (self._rest + said).split(b"\n")
         for line in lines:
             match line.split():
-                case [b"pid", pid]:
+                case [b"pid", pid] if not self.announced:
                     self.announced = True
                     self._on_pid(int(pid))
                 case [b"ready"]:
@@ -95,11 +98,7 @@ class Watched:
             kernel.signal_pidfd(self._pidfd, number)
 
     def _exited(self) -> None:
-        try:
-            found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
-        except ChildProcessError:
-            # Its middle parent has not left yet, so it is not ours to reap for a moment.
-            return
+        found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
         if found is None:
             return
         self._loop.remove_reader(self._pidfd)
@@ -134,7 +133,7 @@ class Orphans:
         """Kill what does not belong to us, and reap it when it is dead."""
         self._scheduled = False
         children = kernel.children(os.getpid())
-        # Asked after: an agent is announced before it becomes a child of ours.
+        # Asked after: what was announced meanwhile is known, what is being born is owned.
         known = self._known()
         for pid in children:
             if pid not in known and pid not in self._dying and not self._owns(pid):

@@ -1,8 +1,8 @@
 """The helper: a preloaded process with one thread, from which every agent is forked.
 
 It imports what agents share, freezes its heap, and then does one thing: take an order
-from the daemon, fork, wait for the middle process that the fork is, and say how that
-went. It knows no agent's name and no option, and it ends with the daemon.
+from the daemon, fork, and say how that went. It knows no agent's name and no option,
+and it ends with the daemon.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def tend(orders: Descriptor) -> NoReturn:
     """Fork a newborn for each order that arrives, until the daemon is gone."""
     kernel.die_with_parent()
     # Ctrl-C is for the daemon, which ends us when it has no more use for us.
+    os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in PRELOADED:
         importlib.import_module(module)
@@ -40,13 +41,13 @@ def tend(orders: Descriptor) -> NoReturn:
 
 
 def _bear(order: bytes, descriptors: list[int]) -> bool:
-    middle = os.fork()
-    if middle == 0:
-        be_born(read_order(order, descriptors))
-    for fd in descriptors:
-        os.close(fd)
-    _, status = os.waitpid(middle, 0)
-    return status == 0
+    try:
+        return be_born(read_order(order, descriptors))
+    except OSError:
+        return False
+    finally:
+        for fd in descriptors:
+            os.close(fd)
 
 
 def write_order(newborn: Newborn) -> tuple[bytes, list[int]]:

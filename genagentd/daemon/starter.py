@@ -1,7 +1,7 @@
 """The starter: has agents born, through a helper that may die or hang at any time.
 
 The only file that knows multiprocess, which starts the helper itself (or, with the
-method `spawn`, every middle process anew). Orders go to the helper one at a time
+method `spawn`, a process for each single birth). Orders go to the helper one at a time
 over a socket; one that is not answered in time costs the helper its life, and the
 next order meets another one.
 """
@@ -46,7 +46,10 @@ class Starter:
         self._uses_helper = method == "forkserver"
         self._turn = asyncio.Lock()
         self._helper: _Helper | None = None
-        self._middle: Any = None
+        #: What was started for the one birth under way, with the method `spawn`.
+        self._midwife: Any = None
+        #: When the launch under way began: whoever is younger may be its newborn.
+        self._since_ticks = 0
         #: Called after every launch: what was spared during it can be judged now.
         self.on_launched: Callable[[], None] = lambda: None
         _forget_main()
@@ -65,6 +68,7 @@ class Starter:
             OSError: the system does not allow it.
         """
         async with self._turn:
+            self._since_ticks = kernel.ticks_now()
             try:
                 async with asyncio.timeout(patience_s):
                     await (self._bear if self._uses_helper else self._spawn)(newborn)
@@ -86,15 +90,15 @@ class Starter:
             raise LaunchLost("a newborn was given up before it was announced")
 
     async def _spawn(self, newborn: birth.Newborn) -> None:
-        self._middle = self._start(birth.be_born, newborn)
+        self._midwife = self._start(birth.be_born_and_leave, newborn)
         try:
-            await _end_of(self._middle.pid)
+            await _end_of(self._midwife.pid)
         finally:
-            kernel.kill_exactly(self._middle.pid)
-            self._middle.join()
-            born = self._middle.exitcode == 0
-            self._middle.close()
-            self._middle = None
+            kernel.kill_exactly(self._midwife.pid)
+            self._midwife.join()
+            born = self._midwife.exitcode == 0
+            self._midwife.close()
+            self._midwife = None
         if not born:
             raise LaunchLost("a newborn was given up before it was announced")
 
@@ -128,8 +132,10 @@ class Starter:
         return None if self._helper is None else self._helper.pid
 
     def owns(self, pid: int) -> bool:
-        """Whether *pid*, a child of ours, is the helper or a process that becomes an agent."""
-        return pid == self.helper_pid or (self._middle is not None and pid == self._middle.pid)
+        """Whether *pid*, a child of ours, is the helper or may be what is being born."""
+        if pid == self.helper_pid or (self._midwife is not None and pid == self._midwife.pid):
+            return True
+        return self._turn.locked() and kernel.started_ticks(pid) >= self._since_ticks
 
     def look_after(self) -> None:
         """Some child of ours ended: if it was the helper, reap it and start another one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ from genagent_protocol.refs import AgentHandle
 from genagentd import kernel
 from genagentd.client.client import Client
 from support import fleet
-from support.daemons import PrivateDaemon, helper_of, zombies_below
+from support.daemons import PrivateDaemon, helper_of, helpers_of, zombies_below
 from support.figures import counts
 from support.waiting import until
 
@@ -91,6 +92,11 @@ def _start_many(client: Client, count: int) -> tuple[list[AgentHandle], list[thr
     return began, starts
 
 
+def _has_only(daemon: PrivateDaemon, agents: list[AgentHandle]) -> bool:
+    children = set(kernel.children(daemon.pid))
+    return children - helpers_of(daemon) == {handle.pid for handle in agents}
+
+
 @counts(short=3, full=30)
 def test_E007_starts_survive_a_helper_that_is_killed_at_any_moment(
     daemon: PrivateDaemon, client: Client, count: int
@@ -100,12 +106,14 @@ def test_E007_starts_survive_a_helper_that_is_killed_at_any_moment(
         began, starts = _start_many(client, 6)
         for _ in range(2):
             client.receive(1 + round_number * 7 % 40)
-            kernel.kill_exactly(helper_of(daemon))
+            # One that was killed before it did anything waits until it is wanted.
+            for helper in helpers_of(daemon):
+                kernel.kill_exactly(helper)
         for start in starts:
             start.join(60)
         assert len(began) == 6
         assert len(client.list()) == 6
-        until(lambda: len(kernel.children(daemon.pid)) == 7, "no process too many", within_s=5)
+        until(partial(_has_only, daemon, began), "no process too many", within_s=5)
         for handle in began:
             client.stop(handle.name)
     until(lambda: not zombies_below(daemon.pid), "there is no zombie", within_s=2)

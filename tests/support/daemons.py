@@ -133,20 +133,24 @@ class PrivateDaemon:
 
 
 def helper_of(daemon: PrivateDaemon) -> int:
-    """Return the helper's pid, once it is ready.
+    """Return the helper's pid, once it is ready."""
+    return until(lambda: next(iter(helpers_of(daemon)), None), "there is a helper")
 
-    Agents are forks of it and have its command line, but they do not ignore SIGINT.
+
+def helpers_of(daemon: PrivateDaemon) -> set[int]:
+    """Return the pid of the helper, if there is one and it is ready.
+
+    Agents are forks of it and have its command line, but they stop to ignore SIGINT before
+    they lead a session, as it does.
     """
-
-    def look() -> int | None:
-        for pid in kernel.children(daemon.pid):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"multiprocess.spawn" in command and _ignores(pid, signal.SIGINT):
-                    return pid
-        return None
-
-    return until(look, "there is a helper")
+    found = set()
+    for pid in kernel.children(daemon.pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            leads = os.getsid(pid) == pid
+            if b"multiprocess.spawn" in command and leads and _ignores(pid, signal.SIGINT):
+                found.add(pid)
+    return found
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:
