@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from genagent_backends.base import Backend, Failed, Session, Streaming, Turn, UpdatesSession
@@ -46,15 +46,18 @@ class Guide(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Everything one turn works with. `offer` is what the backend gets as its turn."""
+    """Everything one turn works with. `offer` is what the backend gets as its turn.
 
-    agent: AnyAgent
-    backend: Backend
+    A repr can reach a log, and what people and models said must not.
+    """
+
+    agent: AnyAgent = field(repr=False)
+    backend: Backend = field(repr=False)
     limits: Limits
-    prompt: str
-    state: Any
-    session: Session
-    offer: Turn
+    prompt: str = field(repr=False)
+    state: Any = field(repr=False)
+    session: Session = field(repr=False)
+    offer: Turn = field(repr=False)
     guide: Guide
 
 
@@ -62,9 +65,9 @@ class Work:
 class Ended:
     """What a turn came to. Not `dispatched`: the backend never began to stream."""
 
-    outcome: Outcome
-    state: Any
-    session: Session
+    outcome: Outcome = field(repr=False)
+    state: Any = field(repr=False)
+    session: Session = field(repr=False)
     dispatched: bool = True
 
 

@@ -70,7 +70,9 @@ def agent_name(value: object) -> Plain:
     """
     name = frozen(schema.dump(value) if isinstance(value, AgentHandle) else value, "name")
     if encoded_size(name) > MAX_NAME_BYTES:
-        raise UsageError(f"name: {encoded_size(name)} bytes, the limit is {MAX_NAME_BYTES}")
+        raise UsageError(
+            f"name: {encoded_size(name)} bytes, the limit is {MAX_NAME_BYTES}; use a shorter one"
+        )
     return name
 
 

@@ -150,3 +150,11 @@ def test_a_time_limit_may_be_as_long_as_one_likes() -> None:
     for given in (2**31 - 1, 2**31, 2**53):
         assert arguments.timeout(given) == given
     assert arguments.timeout(10**400) == 2**53
+
+
+def test_a_name_that_is_too_long_is_told_what_to_do() -> None:
+    """The limit includes what msgpack adds; the message says what, where and what to do."""
+    assert arguments.agent_name("x" * 1021) == "x" * 1021
+    said = r"^name: 1025 bytes, the limit is 1024; use a shorter one$"
+    with pytest.raises(UsageError, match=said):
+        arguments.agent_name("x" * 1022)
