@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import termios
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -160,11 +161,12 @@ class _Person:
             self._out.text(f"{arguments['text']}\n")
 
     def _answer(self, function: str, arguments: dict[str, Any], prompt: str) -> str:
-        """Show the question and return the line that is typed.
+        """Show the question and return the line that is typed after it.
 
         Raises:
             FunctionFailed: nobody will type any more.
         """
+        _forget_what_was_typed()
         if self._out.as_json:
             self._out.object({"function": function, "arguments": arguments})
         else:
@@ -176,3 +178,12 @@ class _Person:
         if not line:
             raise FunctionFailed(NO_ANSWER, "nobody is at the terminal any more")
         return line.strip()
+
+
+def _forget_what_was_typed() -> None:
+    """Drop what waits at a terminal: nobody can have answered what was not asked yet.
+
+    What a pipe holds was written as answers, and stays.
+    """
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from genagentd.cli import exits
 from genagentd.client.client import Client
 from genagentd.client.session import Session
-from support.commands import Command
+from support.commands import Command, command
 from support.daemons import PrivateDaemon
 from support.waiting import until
 
@@ -84,6 +85,35 @@ def test_a_script_at_the_terminal_gets_objects(genagent: Command, clerk: Client)
         "arguments": {"question": "Sure?", "detail": "really"},
     }
     assert (last["ok"], last["state"]) == (True, "ended")
+
+
+def test_what_was_typed_before_a_question_is_no_answer_to_it(
+    clerk: Client, house: PrivateDaemon
+) -> None:
+    """A yes from before would approve what nobody has seen; later answers would be off by one."""
+    keyboard, terminal = os.openpty()
+    os.write(keyboard, b"yes\nyes\n")
+    attached = subprocess.Popen(
+        command("genagent", "attach", "clerk"),
+        env=house.environ,
+        stdin=terminal,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    with attached, open(keyboard, "wb", buffering=0) as typing:
+        os.close(terminal)
+        thread = asking(clerk, {"confirm": {"question": "Sure?"}}, {"ask": {"question": "Why?"}})
+        assert attached.stderr is not None
+        for prompt, answer in ((b"yes or no? ", b"no\n"), (b"> ", b"because\n")):
+            shown = b""
+            while prompt not in shown:
+                shown += attached.stderr.read(1)
+            typing.write(answer)
+        thread.join()
+        assert attached.wait(60) == exits.OK
+
+    logs = [path.read_text() for path in (house.run / "logs").rglob("*") if path.is_file()]
+    assert any("[False, 'because']" in log for log in logs)
 
 
 def test_nobody_at_the_terminal_is_told_to_the_agent(
