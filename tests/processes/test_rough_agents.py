@@ -29,7 +29,7 @@ from genagentd.client.client import Client
 from genagentd.config import ENVIRONMENT, ENVIRONMENT_PREFIXES
 from genagentd.daemon.logs import MAX_BYTES
 from support import fleet
-from support.daemons import PrivateDaemon, zombies_below
+from support.daemons import PrivateDaemon, helpers_of, zombies_below
 from support.figures import Figures, counts, percentile
 from support.waiting import until
 
@@ -343,8 +343,9 @@ def _disagreements(daemon: PrivateDaemon, rows: tuple[AgentRow, ...]) -> set[str
     running = [row.handle for row in rows if row.state == "running" and row.handle is not None]
     dead = {f"dead {h.pid}" for h in running if not kernel.is_alive(h.pid, h.started_ticks)}
     shown = {row.handle.pid for row in rows if row.handle is not None}
-    agents = [pid for pid in kernel.children(daemon.pid) if _leads_its_session(pid)]
-    return dead | {f"hidden {pid}" for pid in agents if pid not in shown}
+    # The helper leads one too, and what is being born leads none yet.
+    agents = {pid for pid in kernel.children(daemon.pid) if _leads_its_session(pid)}
+    return dead | {f"hidden {pid}" for pid in agents - helpers_of(daemon) - shown}
 
 
 def _leads_its_session(pid: int) -> bool:
