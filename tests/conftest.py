@@ -104,6 +104,12 @@ def _report(config: pytest.Config) -> Report:
     return config.stash.setdefault(_REPORT, Report())
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    planned = trial(item, "not tried")
+    if planned is not None:
+        _report(item.config).trials[item.nodeid] = planned
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item,
@@ -112,7 +118,7 @@ def pytest_runtest_makereport(
     if report.when == "call" or report.outcome != "passed":
         tried = trial(item, report.outcome)
         if tried is not None:
-            _report(item.config).trials.append(tried)
+            _report(item.config).trials[item.nodeid] = tried
     return report
 
 

@@ -22,6 +22,7 @@ from genagentd.version import __version__
 
 #: A test with a count runs short, or in full; any other runs in one way only.
 Length: TypeAlias = Literal["short", "full", "only"]
+_FROM_WORST = ("failed", "not tried", "passed", "skipped")
 _CASE = re.compile(r"\b[EF]\d{3}\b")
 
 
@@ -102,10 +103,11 @@ def trial(item: pytest.Item, outcome: str) -> Trial | None:
 
 @dataclass
 class Report:
-    """Everything one run noted."""
+    """Everything one run noted; what was left out, or cut off, stays `not tried`."""
 
     figures: list[Figure] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
+    #: By the id of the test.
+    trials: dict[str, Trial] = field(default_factory=dict)
 
     def lines(self) -> Iterable[str]:
         """Yield the figures, one a line, for the terminal."""
@@ -151,9 +153,9 @@ class Report:
 
     def _trial_rows(self) -> Iterable[str]:
         merged: dict[tuple[tuple[str, ...], str, str], set[str]] = {}
-        for one in self.trials:
+        for one in self.trials.values():
             merged.setdefault((one.cases, one.sentence, one.where), set()).add(one.outcome)
         for (cases, sentence, where), outcomes in sorted(merged.items()):
-            worst = next(word for word in ("failed", "passed", "skipped") if word in outcomes)
-            outcome = worst if worst != "failed" else "**failed**"
+            worst = next(word for word in _FROM_WORST if word in outcomes)
+            outcome = worst if worst in ("passed", "skipped") else f"**{worst}**"
             yield f"| {', '.join(cases)} | {sentence} | `{where}` | {outcome} |"
