@@ -155,7 +155,7 @@ def test_mutated_messages_are_refused_or_mean_something(value: Any, data: st.Dat
     "count", [5_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
 def test_a_flood_of_bad_frames_leaves_the_good_ones_alone(count: int) -> None:
-    """Mutated golden frames, the same each time, with a good one after every hundredth."""
+    """E070: mutated golden frames, the same each time, with a good one after every hundredth."""
     chance = random.Random(0)
     golden = [codec.encode(message) for message in (*MESSAGES, *ASKED, *ANSWERED, *FAILURES)]
     good = codec.encode(Ping(call=7))
