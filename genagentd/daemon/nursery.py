@@ -7,6 +7,7 @@ and it ends with the daemon.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -37,14 +38,14 @@ def tend(orders: Descriptor) -> NoReturn:
             text, descriptors, _, _ = socket.recv_fds(channel, MAX_ORDER_BYTES, 2)
             if not text:
                 os._exit(0)
-            channel.send(BORN if _bear(text, descriptors) else LOST)
+            channel.send(_bear(text, descriptors))
 
 
-def _bear(order: bytes, descriptors: list[int]) -> bool:
+def _bear(order: bytes, descriptors: list[int]) -> bytes:
     try:
-        return be_born(read_order(order, descriptors))
-    except OSError:
-        return False
+        return BORN if be_born(read_order(order, descriptors)) else LOST
+    except OSError as error:
+        return b"%d" % -(error.errno or errno.EIO)
     finally:
         for fd in descriptors:
             os.close(fd)
@@ -61,3 +62,15 @@ def read_order(order: bytes, descriptors: list[int]) -> Newborn:
     daemon, path, cwd, environ = json.loads(order)
     pipe, log = map(Descriptor, descriptors)
     return Newborn(daemon, path, cwd, environ, pipe, log)
+
+
+def read_answer(answer: bytes) -> bool:
+    """Return whether the newborn was announced.
+
+    Raises:
+        OSError: the system did not allow the fork, and the number says why.
+    """
+    number = int(answer)
+    if number < 0:
+        raise OSError(-number, os.strerror(-number))
+    return answer == BORN

@@ -176,7 +176,7 @@ class _Helper:
         if not answer:
             raise ConnectionResetError
         self.proven = True
-        return answer == nursery.BORN
+        return nursery.read_answer(answer)
 
     def close(self) -> None:
         self._channel.close()
