@@ -16,6 +16,8 @@ from genagent_backends.claude_lines import PROVIDER, ClaudeLines
 from genagent_backends.claude_options import ClaudeSettings, read_claude_options
 from genagent_backends.failures import error_event
 from genagent_backends.program_options import refused_session_id
+from genagent_backends.program_versions import VersionNote
+from genagent_backends.programs import CLAUDE
 from genagent_backends.subprocesses import Command, not_started, run
 from genagent_protocol.plain import FrozenDict
 
@@ -38,6 +40,9 @@ class ClaudeBackend:
 
     This does not log the program in: it uses the credentials it finds.
     """
+
+    def __init__(self) -> None:
+        self._version = VersionNote(CLAUDE)
 
     def start_session(self, options: FrozenDict) -> ClaudeSession | Failed:
         """Check every option and find the program; nothing is started yet."""
@@ -64,8 +69,9 @@ class ClaudeBackend:
         command = Command(argv, prompt.encode(), env, settings.setting.working_dir)
         if session.duplex is not None:
             events = session.duplex.turn(turn, command, settings.setting.clocks)
-            return Streaming(events, session)
-        return Streaming(run(turn, command, ClaudeLines(), settings.setting.clocks), session)
+        else:
+            events = run(turn, command, ClaudeLines(), settings.setting.clocks)
+        return Streaming(self._version.beside(turn, command, events), session)
 
     def update_session(self, session: ClaudeSession, data: FrozenDict) -> ClaudeSession:
         """Keep the session id of the turn that succeeded."""

@@ -15,6 +15,8 @@ from genagent_backends.codex_lines import NOTHING_USED, PROVIDER, CodexLines, us
 from genagent_backends.codex_options import CodexSettings, read_codex_options
 from genagent_backends.failures import error_event
 from genagent_backends.program_options import refused_session_id
+from genagent_backends.program_versions import VersionNote
+from genagent_backends.programs import CODEX
 from genagent_backends.subprocesses import Command, not_started, run
 from genagent_protocol.plain import FrozenDict
 
@@ -39,6 +41,9 @@ class CodexBackend:
 
     This does not log the program in: it uses the credentials it finds.
     """
+
+    def __init__(self) -> None:
+        self._version = VersionNote(CODEX)
 
     def start_session(self, options: FrozenDict) -> CodexSession | Failed:
         """Check every option and find the program; nothing is started yet."""
@@ -69,7 +74,8 @@ class CodexBackend:
             requested_model=settings.setting.model,
             final_message_only=settings.final_message_only,
         )
-        return Streaming(run(turn, command, lines, settings.setting.clocks), session)
+        events = run(turn, command, lines, settings.setting.clocks)
+        return Streaming(self._version.beside(turn, command, events), session)
 
     def update_session(self, session: CodexSession, data: FrozenDict) -> CodexSession:
         """Keep the thread's id and its running total of the turn that succeeded."""

@@ -40,8 +40,8 @@ def refuse(code: RefusalCode, option: str, message: str) -> Failed:
 class Option(Generic[T]):
     """One option: its name, the check that reads its value, and what it is if not given.
 
-    `aliases` are old names: accepted, with a `DeprecationWarning`. `None` as a
-    value means "not given", as JSON's null does.
+    `aliases` are old names: accepted, with a `FutureWarning`, which the agent's log
+    shows. `None` as a value means "not given", as JSON's null does.
     """
 
     name: str
@@ -115,9 +115,7 @@ def _without_aliases(
             continue
         real = names.get(name, name)
         if real != name:
-            warnings.warn(
-                f"option {name} is an old name of {real}", DeprecationWarning, stacklevel=4
-            )
+            warnings.warn(f"option {name} is an old name of {real}", FutureWarning, stacklevel=4)
         if real in renamed and renamed[real] != value:
             return refuse(
                 "conflicting_options", real, f"{real} was given twice, with different values"

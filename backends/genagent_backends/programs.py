@@ -19,17 +19,27 @@ from genagent_protocol.plain import FrozenDict
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program's name, and the path of it inside a pip package that has it."""
+    """A program's name, the path of it inside a pip package that has it, what was tried."""
 
     name: str
     package: str
     path_in_package: str
     #: What to install to get it.
     extra: str
+    #: The oldest and the newest version that this product was tried with.
+    tested: tuple[str, str]
 
 
-CLAUDE = Program("claude", "claude_agent_sdk", "_bundled/claude", "genagentd[claude-cli]")
-CODEX = Program("codex", "codex_cli_bin", "bin/codex", "genagentd[codex-cli]")
+CLAUDE = Program(
+    "claude",
+    "claude_agent_sdk",
+    "_bundled/claude",
+    "genagentd[claude-cli]",
+    ("2.1.197", "2.1.332"),
+)
+CODEX = Program(
+    "codex", "codex_cli_bin", "bin/codex", "genagentd[codex-cli]", ("0.163.0", "0.171.0")
+)
 
 
 def find_program(program: Program, chosen: str | None, env: Mapping[str, str]) -> str | Failed:

@@ -167,7 +167,7 @@ def test_an_explicit_false_asks_for_nothing(stub: StubCli) -> None:
     assert started(stub, **off).thread_id is None
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_two_directories_conflict(stub: StubCli, tmp_path: Path) -> None:
     """`cwd` is an old name of `working_dir`."""
     answer = CodexBackend().start_session(options_of(stub, cwd="/tmp", working_dir=str(tmp_path)))

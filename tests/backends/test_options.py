@@ -94,14 +94,14 @@ def test_an_option_that_cannot_be_kept_is_refused_unless_it_is_off() -> None:
 
 def test_an_old_name_is_accepted_with_a_warning() -> None:
     """Renaming an option must not break those who use it."""
-    with pytest.warns(DeprecationWarning, match="timeout is an old name of timeout_ms"):
+    with pytest.warns(FutureWarning, match="timeout is an old name of timeout_ms"):
         chosen = read(timeout=5)
 
     assert isinstance(chosen, Chosen)
     assert TIMEOUT_MS.of(chosen) == 5
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_two_names_with_two_values_conflict_and_with_one_do_not() -> None:
     """Whichever was taken, the other would silently be wrong."""
     assert refusal(timeout=5, timeout_ms=6) == ("conflicting_options", "timeout_ms")

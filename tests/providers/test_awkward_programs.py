@@ -34,6 +34,7 @@ from support.provider_turns import (
     submit,
     turn,
 )
+from support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -53,6 +54,11 @@ DONE: list[Step] = [INIT, RESULT]
 def says(text: str) -> Step:
     content = [{"type": "text", "text": text}]
     return {"line": {"type": "assistant", "message": {"id": "m", "content": content}}}
+
+
+def logged(house: PrivateDaemon) -> str:
+    """Return what the lives of the agent wrote to their logs so far."""
+    return "".join(log.read_text() for log in (house.places.logs / "a").glob("*.log"))
 
 
 def peak_bytes(handle: AgentHandle) -> int:
@@ -116,6 +122,30 @@ def test_F028_E074_a_full_standard_error_holds_up_nobody(client: Client, stub: S
 
     assert turn(client, handle).response.text == "done"
     assert turn(client, handle).failure.message.endswith("no credit left")
+
+
+def test_the_version_that_runs_is_in_the_agents_log_once_for_each_life(
+    client: Client, house: PrivateDaemon, stub: StubCli
+) -> None:
+    """It is what a report of a strange turn needs first; a version never tried is a warning."""
+    stub.plays(DONE)
+    stub.answers_version("echo 9.9.9")
+    handle = start(client, "claude", stub.options)
+    for _ in range(2):
+        assert turn(client, handle).response.text == "done"
+
+    until(lambda: "version=" in logged(house), "it is logged")
+    line = "program.untested program=claude version=9.9.9 tested=2.1.197-2.1.332"
+    assert logged(house).count(line) == 1
+
+
+def test_an_old_name_of_an_option_is_told_in_the_agents_log(
+    client: Client, house: PrivateDaemon, stub: StubCli, tmp_path: Path
+) -> None:
+    """A warning that Python keeps from users would reach nobody before the name is gone."""
+    start(client, "claude", {**stub.options, "cwd": str(tmp_path)})
+
+    until(lambda: "option cwd is an old name of working_dir" in logged(house), "it is told")
 
 
 @pytest.fixture

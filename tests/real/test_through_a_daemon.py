@@ -89,6 +89,8 @@ def test_a_conversation_with_a_tool_and_a_restart_of_everything(house: House) ->
         left = below(handle)
         client.stop("a")
 
+    logs = (house.daemon.places.logs / "a").glob("*.log")
+    versions = [line for log in logs for line in log.read_text().splitlines() if "tested=" in line]
     house.daemon.stop()
     house.daemon.start()
     with Client(house.daemon.run) as client:
@@ -96,6 +98,8 @@ def test_a_conversation_with_a_tool_and_a_restart_of_everything(house: House) ->
         house.provider.answers(Says(pieces=("after",)))
         third = succeeded(turn(client, again, "dates"))
 
+    assert len(versions) == 1
+    assert "unknown" not in versions[0]
     assert first.response.text == "pears"
     assert second.response.final_message == "It ran."
     assert wrote.read_text() == "plums"

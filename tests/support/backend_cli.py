@@ -35,14 +35,22 @@ class StubCli:
         self._scenario = directory / f"{name}.json"
         self.path = str(directory / name)
         Path(self.path).write_text(
-            f'#!/bin/sh\nexec "{sys.executable}" -I -S "{fakecli.__file__}" "$@"\n'
+            f"""#!/bin/sh
+if [ "$1" = --version ]; then . "{self.path}.version"; exit; fi
+exec "{sys.executable}" -I -S "{fakecli.__file__}" "$@"
+"""
         )
+        self.answers_version("echo 2.1.332")
         os.chmod(self.path, 0o700)
         self.env = {"FAKECLI_SCENARIO": str(self._scenario)}
 
     def plays(self, *runs: list[Step]) -> None:
         """Set what each run does, the last one repeated."""
         self._scenario.write_text(json.dumps({"runs": runs}))
+
+    def answers_version(self, commands: str) -> None:
+        """Set the shell commands that run for `--version`; no run and no step counts them."""
+        Path(f"{self.path}.version").write_text(commands)
 
     @property
     def options(self) -> dict[str, object]:
