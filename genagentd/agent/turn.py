@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from genagent_backends.base import Process, Session
@@ -54,7 +54,7 @@ class CheckpointCall:
     """The wait of a turn's backend for the answer to its checkpoint."""
 
     turn: int
-    answer: concurrent.futures.Future[AgentAnswer]
+    answer: concurrent.futures.Future[AgentAnswer] = field(repr=False)
 
 
 class Flight:
