@@ -22,7 +22,7 @@ class _File(list[str]):
         super().__init__()
         self._path = path
 
-    def __iadd__(self, lines: Iterable[str]) -> Self:  # type: ignore[misc]  # text lines only
+    def __iadd__(self, lines: Iterable[str]) -> Self:  # type: ignore[override,misc]  # a list takes this and more
         with open(self._path, "a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
         return self
@@ -35,6 +35,5 @@ class Recorded(Listening):
         recorder = Recorder()
         recorder.lines = _File(str(options["recording"]))
         # The machine is made after this: the shell is given these two instead of its own.
-        shell.begin = recorder.begin
-        shell.advance = recorder.advance
+        vars(shell).update(begin=recorder.begin, advance=recorder.advance)
         return super().init_agent(options)
