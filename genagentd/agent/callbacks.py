@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from genagent_backends.base import Backend, Checkpoints, ResetsSession, Session
@@ -34,8 +34,8 @@ DEFAULTS = ("handle_error", "handle_event", "pre_run", "pre_turn", "post_turn", 
 class Retained:
     """What the agent is between turns: the user's state and the backend's session."""
 
-    state: Any
-    session: Session
+    state: Any = field(repr=False)
+    session: Session = field(repr=False)
 
 
 def offers_of(agent: AnyAgent, backend: Backend) -> Offers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from genagent_protocol.answers import AgentAnswer, Refused
@@ -28,7 +28,7 @@ class Waiting:
     """One call that was sent to `to`."""
 
     to: str
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[Answer] = field(repr=False)
 
 
 class Calls:

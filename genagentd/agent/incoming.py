@@ -7,7 +7,7 @@ Nothing here acts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from genagent_protocol import codec, envelopes, requests
@@ -62,7 +62,7 @@ class Attaching:
     """A client that wants a session; the turns do not hear of it."""
 
     caller: Caller
-    wanted: requests.AttachUi
+    wanted: requests.AttachUi = field(repr=False)
 
 
 #: What the shell answers itself, because it concerns the channel and not the turns.

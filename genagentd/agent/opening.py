@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from genagent_backends.base import Backend, ResumesSession, Session
@@ -28,8 +28,8 @@ from genagentd.agent.loading import load_agent, load_backend
 class Opened:
     """An agent that is ready for its machine."""
 
-    agent: AnyAgent
-    backend: Backend
+    agent: AnyAgent = field(repr=False)
+    backend: Backend = field(repr=False)
     limits: Limits
     retained: Retained
 

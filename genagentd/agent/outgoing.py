@@ -37,7 +37,7 @@ class Batch:
     ref: str | None = None
     first: int = 0
     last: int = 0
-    bodies: list[bytes] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list, repr=False)
     size: int = 0
 
     def takes(self, to: str, delivery: DeliveryClass, ref: str | None, size_bytes: int) -> bool:

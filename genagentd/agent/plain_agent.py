@@ -6,7 +6,7 @@ shows, so whoever may ask for the agent's status may read it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from genagent_protocol.events import Response
@@ -24,7 +24,7 @@ MAX_BYTES = 262_144
 class Transcript:
     """The latest exchanges, oldest first, and how many bytes they count."""
 
-    exchanges: tuple[FrozenDict, ...] = ()
+    exchanges: tuple[FrozenDict, ...] = field(default=(), repr=False)
     bytes: int = 0
 
     def with_one_more(self, exchange: FrozenDict) -> Transcript:

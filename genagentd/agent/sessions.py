@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from genagent_protocol.answers import Refused, UiAttached
@@ -74,7 +74,7 @@ class Wanted:
     function: str
     catalog: str
     #: Checked and copied; `RpcError` if they cannot be sent, None if nobody was attached.
-    arguments: FrozenDict | RpcError | None
+    arguments: FrozenDict | RpcError | None = field(repr=False)
     surface: str | None
     session: MailboxAddress | None
     timeout_ms: float | None

@@ -109,10 +109,10 @@ class Reading:
     """A stream on its way through capture, user code and relay, and the state after it so far."""
 
     work: Work
-    capture: Capture
+    capture: Capture = field(repr=False)
     began_ms: int
     watched: bool
-    state: Any
+    state: Any = field(repr=False)
 
     async def read(self, stream: Any) -> None:
         """Take the stream in, up to its first terminal event or what does not fit."""
