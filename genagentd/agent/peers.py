@@ -13,16 +13,16 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from genagent_protocol.answers import Found, Ok, Refused
-from genagent_protocol.codec import MAX_PAYLOAD_BYTES, name_key
+from genagent_protocol.codec import name_key
 from genagent_protocol.envelopes import Notify, Submit
 from genagent_protocol.errors import Refused as RefusedError
-from genagent_protocol.errors import StartFailed, TooLarge, TurnFailed, UsageError
+from genagent_protocol.errors import StartFailed, TurnFailed, UsageError
 from genagent_protocol.events import Completed, Failed, Response
-from genagent_protocol.plain import FrozenDict, Loose, NotPlain, Plain, encoded_size, freeze
-from genagent_protocol.reasons import NOT_FOUND, PayloadTooLarge, Reason
+from genagent_protocol.plain import Loose, Plain
+from genagent_protocol.reasons import NOT_FOUND, Reason
 from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.requests import (
     Ask,
@@ -37,6 +37,7 @@ from genagent_protocol.requests import (
 )
 from genagent_protocol.supervision.effects import NotStarted, Started
 from genagent_protocol.supervision.terms import TEMPORARY, RestartPolicy
+from genagentd import sendable
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say
 
@@ -72,11 +73,11 @@ class Peers:
         Raises:
             UsageError: the event cannot cross a process border, or is too large.
         """
-        notification = Notify(event=_payload(event, "event"))
+        notification = Notify(event=sendable.payload(event, "event"))
         if isinstance(target, AgentHandle):
             self._post(target, notification)
         else:
-            self._here(self._notify_by_name, _payload(target, "name"), notification)
+            self._here(self._notify_by_name, sendable.agent_name(target), notification)
 
     def _notify_by_name(self, name: Plain, notification: Notify) -> None:
         found = self._calls.ask_daemon(Whereis(name=name))
@@ -108,7 +109,12 @@ class Peers:
         ref = _mint(handle)
         self._post(
             handle,
-            Submit(ref=ref, prompt=_text(prompt), recipient=self._incarnation, on_halt=on_halt),
+            Submit(
+                ref=ref,
+                prompt=sendable.prompt(prompt),
+                recipient=self._incarnation,
+                on_halt=on_halt,
+            ),
             ref.text,
         )
         return ref
@@ -130,7 +136,7 @@ class Peers:
 
     async def whereis(self, name: Loose) -> AgentHandle | None:
         """Return the handle of the living agent of that name, or None."""
-        return await self._there(self._whereis(_payload(name, "name")))
+        return await self._there(self._whereis(sendable.agent_name(name)))
 
     async def notify_ack(
         self, target: Target, event: Loose, *, timeout_ms: int | None = CALL_TIMEOUT_MS
@@ -141,7 +147,7 @@ class Peers:
             Refused: it did not fit, or the target is not there or is this agent.
             CallTimeout, ProcessDown: nobody knows whether it was handled.
         """
-        payload = _payload(event, "event")
+        payload = sendable.payload(event, "event")
         answer = await self._call(
             target, lambda _: NotifyAck(event=payload), "notify_ack", timeout_ms
         )
@@ -167,7 +173,7 @@ class Peers:
             minted.append(_mint(handle))
             return Tell(
                 ref=minted[0],
-                prompt=_text(prompt),
+                prompt=sendable.prompt(prompt),
                 recipient=self._incarnation,
                 on_halt=on_halt,
             )
@@ -187,7 +193,10 @@ class Peers:
             CallTimeout, ProcessDown: its fate is unknown.
         """
         answer = await self._call(
-            target, lambda handle: Ask(ref=_mint(handle), prompt=_text(prompt)), "ask", timeout_ms
+            target,
+            lambda handle: Ask(ref=_mint(handle), prompt=sendable.prompt(prompt)),
+            "ask",
+            timeout_ms,
         )
         match answer:
             case Completed(response):
@@ -214,19 +223,20 @@ class Peers:
         """Start another agent and return its handle when it is ready.
 
         *agent* is a class, its `package.module:Class`, or None for the plain one.
-        This agent must have been started with `may_start`. The new one lives on its
-        own: it does not end with this one. Without *cwd* it gets this one's.
+        *name* has 1,024 bytes of msgpack at most. This agent must have been started
+        with `may_start`. The new one lives on its own: it does not end with this one.
+        Without *cwd* it gets this one's.
 
         Raises:
             StartFailed: it could not be started, and nothing of it is left.
         """
         start = StartAgent(
-            name=_payload(name, "name"),
+            name=sendable.agent_name(name),
             agent=_spelled(agent),
             backend=backend,
-            options=_mapping({**(options or {}), **(limits or {})}, "options"),
+            options=sendable.mapping({**(options or {}), **(limits or {})}, "options"),
             cwd=cwd or os.getcwd(),
-            env=_mapping(env, "env"),
+            env=sendable.mapping(env or {}, "env"),
             restart=restart,
             session=session,
             start_timeout_ms=start_timeout_ms,
@@ -246,7 +256,7 @@ class Peers:
         Raises:
             Refused: there is none, or it is this agent (`self_stop`).
         """
-        frozen = _payload(name, "name")
+        frozen = sendable.agent_name(name)
         if name_key(frozen) == name_key(self._name):
             raise RefusedError("stop: an agent cannot stop itself", Reason("self_stop"))
         answer = await self._there(self._calls.of_daemon(StopAgent(name=frozen), "stop", None))
@@ -293,7 +303,7 @@ class Peers:
         handle = (
             target
             if isinstance(target, AgentHandle)
-            else await self._whereis(_payload(target, "name"))
+            else await self._whereis(sendable.agent_name(target))
         )
         if handle is None:
             raise RefusedError(f"{what}: there is no agent {target!r}", NOT_FOUND)
@@ -323,33 +333,6 @@ def _unexpected(answer: Answer, what: str) -> Exception:
     if isinstance(answer, Refused):
         return RefusedError(f"{what}: refused ({answer.reason})", answer.reason)
     return UsageError(f"{what}: the answer was a {type(answer).__name__}")
-
-
-def _payload(value: Loose, what: str) -> Plain:
-    try:
-        frozen = freeze(value)
-    except NotPlain as error:
-        raise UsageError(f"{what}: {error}") from None
-    size = encoded_size(frozen)
-    if size > MAX_PAYLOAD_BYTES:
-        raise TooLarge(
-            f"{what}: {size} bytes, the limit is {MAX_PAYLOAD_BYTES}",
-            PayloadTooLarge(size_bytes=size, limit_bytes=MAX_PAYLOAD_BYTES),
-        )
-    return frozen
-
-
-def _text(prompt: object) -> str:
-    if not isinstance(prompt, str):
-        raise UsageError(f"prompt: text is wanted, not {type(prompt).__name__}")
-    return cast("str", _payload(prompt, "prompt"))
-
-
-def _mapping(value: Mapping[str, Loose] | None, what: str) -> FrozenDict:
-    frozen = _payload(value or {}, what)
-    if not isinstance(frozen, FrozenDict):
-        raise UsageError(f"{what}: a mapping is wanted, not {type(value).__name__}")
-    return frozen
 
 
 def _spelled(agent: str | type[AnyAgent] | None) -> str | None:

@@ -18,6 +18,7 @@ from genagent_protocol.events import Response
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MailboxAddress, MonitorRef, RequestRef
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
+from genagentd import sendable
 from genagentd.client import arguments, calls
 from genagentd.client.arguments import OWN, OnHalt, Own, Recipient
 from genagentd.client.boxes import Matching, Message, anything
@@ -198,7 +199,7 @@ class AsyncClient:
 
     async def notify(self, name: object, event: object, timeout_ms: int | None = None) -> None:
         """As `Client.notify`."""
-        envelope = Notify(event=arguments.payload(event, "event"))
+        envelope = Notify(event=sendable.payload(event, "event"))
         await self._run(calls.cast(self.shell.talk, "notify", name, envelope), timeout_ms)
 
     async def notify_ack(self, name: object, event: object, timeout_ms: int | None = None) -> None:

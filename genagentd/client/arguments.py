@@ -1,17 +1,14 @@
-"""What callers may pass, checked before anything is minted or sent.
+"""What callers say besides content: whom, where to, until when; checked before anything is sent.
 
-Whatever is wrong with an argument is a `UsageError` that names it, the value's path
-and the limit; whatever passes here is frozen and fits a message.
+Whatever is wrong with an argument is a `UsageError` that names it. Names, prompts and
+payloads are checked in `genagentd.sendable`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, Protocol, TypeAlias
 
-from genagent_protocol import codec, schema
-from genagent_protocol.errors import TooLarge, UsageError
-from genagent_protocol.plain import FrozenDict, NotPlain, Plain, encoded_size, freeze
-from genagent_protocol.reasons import PayloadTooLarge
+from genagent_protocol.errors import UsageError
 from genagent_protocol.refs import (
     Address,
     AgentHandle,
@@ -22,8 +19,6 @@ from genagent_protocol.refs import (
 
 #: What a queued request does when its agent halts.
 OnHalt: TypeAlias = Literal["queue", "fail"]
-#: The most bytes a name may have: it travels with every message about its agent.
-MAX_NAME_BYTES = 1024
 #: What longer time limits are cut to: 285 thousand years, which clocks can still add up.
 MAX_TIMEOUT_MS = 2**53
 
@@ -48,66 +43,6 @@ class Own:
 
 
 OWN = Own()
-
-
-def frozen(value: object, what: str) -> Plain:
-    """Return *value* deeply frozen.
-
-    Raises:
-        UsageError: something in it cannot cross a process border.
-    """
-    try:
-        return freeze(value)
-    except NotPlain as error:
-        raise UsageError(f"{what}: {error}") from None
-
-
-def agent_name(value: object) -> Plain:
-    """Return *value* as the name of an agent. A handle is a name like any other.
-
-    Raises:
-        UsageError: it cannot be a name.
-    """
-    name = frozen(schema.dump(value) if isinstance(value, AgentHandle) else value, "name")
-    if encoded_size(name) > MAX_NAME_BYTES:
-        raise UsageError(
-            f"name: {encoded_size(name)} bytes, the limit is {MAX_NAME_BYTES}; use a shorter one"
-        )
-    return name
-
-
-def payload(value: object, what: str) -> Plain:
-    """Return *value* frozen, if one message can hold it.
-
-    Raises:
-        TooLarge: it is over the limit.
-        UsageError: something in it cannot cross a process border.
-    """
-    found = frozen(value, what)
-    size = encoded_size(found)
-    if size > codec.MAX_PAYLOAD_BYTES:
-        raise TooLarge(
-            f"{what}: {size} bytes, the limit is {codec.MAX_PAYLOAD_BYTES}",
-            PayloadTooLarge(size_bytes=size, limit_bytes=codec.MAX_PAYLOAD_BYTES),
-        )
-    return found
-
-
-def prompt(value: object) -> str:
-    """Return *value* if it is text that one message can hold; raises as `payload`."""
-    if not isinstance(value, str):
-        raise UsageError(f"prompt: text is wanted, not {type(value).__name__}")
-    found = payload(value, "prompt")
-    assert isinstance(found, str)
-    return found
-
-
-def mapping(value: object, what: str) -> FrozenDict:
-    """Return *value* if it is a mapping from text to plain values; raises as `payload`."""
-    found = payload(value, what)
-    if not isinstance(found, FrozenDict):
-        raise UsageError(f"{what}: a mapping is wanted, not {type(value).__name__}")
-    return found
 
 
 def request_ref(value: object) -> RequestRef:

@@ -26,6 +26,7 @@ from genagent_protocol.reasons import NORMAL, NOT_FOUND, ExitReason, Failure, St
 from genagent_protocol.refs import AgentHandle, Incarnation, RequestRef
 from genagent_protocol.requests import AgentRequest, DaemonRequest
 from genagent_protocol.supervision import effects
+from genagentd import sendable
 from genagentd.client import arguments
 from genagentd.client.conversation import Answer, Conversation
 from genagentd.client.spec import AgentSpec, start_request
@@ -67,7 +68,7 @@ PollResult: TypeAlias = Known | Lost
 
 def whereis(talk: Conversation, name: object, what: str = "whereis") -> Script[AgentHandle | None]:
     """Return the living agent of that name, or None."""
-    request = requests.Whereis(name=arguments.agent_name(name))
+    request = requests.Whereis(name=sendable.agent_name(name))
     found = yield from _request(talk, what, request, answers.Found)
     return found.handle
 
@@ -80,7 +81,7 @@ def located(talk: Conversation, name: object, what: str) -> Script[AgentHandle]:
     """
     handle = yield from whereis(talk, name, what)
     if handle is None:
-        shown = printable(arguments.agent_name(name))
+        shown = printable(sendable.agent_name(name))
         raise Refused(f"{what}: no agent is named {shown}", NOT_FOUND)
     return handle
 
@@ -100,7 +101,7 @@ def start_agent(talk: Conversation, spec: AgentSpec, group: int | None) -> Scrip
 
 def ask(talk: Conversation, name: object, prompt: str) -> Script[Response]:
     """Run the prompt and return the response."""
-    text = arguments.prompt(prompt)
+    text = sendable.prompt(prompt)
     handle = yield from located(talk, name, "ask")
     ref = _mint(handle)
     request = requests.Ask(ref=ref, prompt=text)
@@ -116,7 +117,7 @@ def ask(talk: Conversation, name: object, prompt: str) -> Script[Response]:
 
 def tell(talk: Conversation, name: object, prompt: str) -> Script[RequestRef]:
     """Have the prompt accepted and return its ref, to be polled."""
-    text = arguments.prompt(prompt)
+    text = sendable.prompt(prompt)
     handle = yield from located(talk, name, "tell")
     ref = _mint(handle)
     yield from _done(
@@ -136,7 +137,7 @@ def tell_with_completion(
 ) -> Script[RequestRef]:
     """Have the prompt accepted, its completion going to *recipient*, and return its ref."""
     what = "tell_with_completion"
-    text = arguments.prompt(prompt)
+    text = sendable.prompt(prompt)
     target = arguments.recipient(recipient, "recipient", talk.place)
     stream = arguments.stream_target(stream_to, talk.place)
     halting = arguments.on_halt(on_halt)
@@ -162,7 +163,7 @@ def poll(talk: Conversation, name: object, ref: object) -> Script[PollResult]:
 
 def notify_ack(talk: Conversation, name: object, event: object) -> Script[None]:
     """Have the event handled or retained."""
-    request = requests.NotifyAck(event=arguments.payload(event, "event"))
+    request = requests.NotifyAck(event=sendable.payload(event, "event"))
     handle = yield from located(talk, name, "notify_ack")
     yield from _done(talk, f"notify_ack {_named(handle)}", handle.incarnation, request)
 
@@ -238,7 +239,7 @@ def _ended_well(handle: AgentHandle, reason: ExitReason) -> None:
 
 def stop(talk: Conversation, name: object, group: int | None) -> Script[ExitReason]:
     """Stop the agent; it is gone and its name free when this returns."""
-    request = requests.StopAgent(name=arguments.agent_name(name), group=group)
+    request = requests.StopAgent(name=sendable.agent_name(name), group=group)
     what = f"stop {printable(request.name)}"
     stopped = yield from _request(talk, what, request, effects.Stopped)
     return stopped.reason
@@ -262,7 +263,7 @@ def submit(
     stream_to: object,
 ) -> Submitted:
     """Send one prompt and return its ref at once."""
-    text = arguments.prompt(prompt)
+    text = sendable.prompt(prompt)
     target = arguments.recipient(recipient, "recipient", talk.place)
     halting = arguments.on_halt(on_halt)
     stream = arguments.stream_target(stream_to, talk.place)

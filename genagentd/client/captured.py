@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from genagent_protocol.envelopes import Notify
 from genagent_protocol.refs import AgentHandle, MonitorRef, RequestRef
+from genagentd import sendable
 from genagentd.client import arguments, calls, liveness
 from genagentd.client.arguments import OWN, OnHalt, Own, Recipient
 from genagentd.client.blocking import BlockingShell
@@ -46,7 +47,7 @@ class _Sending:
         return self._any_shell.do(submit)
 
     def _notify(self, event: object) -> NotifyResult:
-        envelope = Notify(event=arguments.payload(event, "event"))
+        envelope = Notify(event=sendable.payload(event, "event"))
         shell = self._any_shell
         boot = shell.talk.address(shell.talk.own).boot
         alive = liveness.is_alive(self.handle, boot, local=shell.local)

@@ -20,6 +20,7 @@ from genagent_protocol.events import Response
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MailboxAddress, MonitorRef, RequestRef
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
+from genagentd import sendable
 from genagentd.client import arguments, calls
 from genagentd.client.arguments import OWN, OnHalt, Own, Recipient
 from genagentd.client.blocking import BlockingShell
@@ -155,7 +156,8 @@ class Client:
     ) -> AgentHandle:
         """Start an agent under a name and return the handle of its process, ready for work.
 
-        The fields are those of `AgentSpec`; `name` and `backend` are required.
+        The fields are those of `AgentSpec`; `name` and `backend` are required, and a name
+        has 1,024 bytes of msgpack at most.
 
         Raises:
             StartFailed: it could not be started; no process of it is left, its name is free.
@@ -250,7 +252,7 @@ class Client:
 
         This does not say that the event fit, was handled, or that there is an agent.
         """
-        envelope = Notify(event=arguments.payload(event, "event"))
+        envelope = Notify(event=sendable.payload(event, "event"))
         self._run(calls.cast(self.shell.talk, "notify", name, envelope), timeout_ms)
 
     def notify_ack(self, name: object, event: object, timeout_ms: int | None = None) -> None:

@@ -19,7 +19,7 @@ from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
-from genagentd.client import arguments
+from genagentd import sendable
 
 _LIMITS = tuple(limit.name for limit in dataclasses.fields(Limits))
 
@@ -59,7 +59,7 @@ def start_request(spec: AgentSpec, group: int | None) -> StartAgent:
     """
     cwd = working_directory(spec.cwd)
     return StartAgent(
-        name=arguments.agent_name(spec.name),
+        name=sendable.agent_name(spec.name),
         agent=agent_path(spec.agent, cwd),
         backend=_backend(spec.backend),
         options=_options(spec.options, spec.limits),
@@ -122,16 +122,16 @@ def _backend(backend: object) -> str:
 
 
 def _options(options: Mapping[str, object], limits: Mapping[str, object]) -> FrozenDict:
-    for name in arguments.mapping(limits, "limits"):
+    for name in sendable.mapping(limits, "limits"):
         if name not in _LIMITS:
             near = difflib.get_close_matches(name, _LIMITS, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_LIMITS)}"
             raise UsageError(f"limits: {name} is not a limit{hint}")
-    return arguments.mapping({**arguments.mapping(options, "options"), **limits}, "options")
+    return sendable.mapping({**sendable.mapping(options, "options"), **limits}, "options")
 
 
 def _environment(env: Mapping[str, str]) -> FrozenDict:
-    found = arguments.mapping(env, "env")
+    found = sendable.mapping(env, "env")
     for name, value in found.items():
         if not isinstance(value, str):
             raise UsageError(f"env: the value of {name} is not text")

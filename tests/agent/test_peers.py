@@ -332,6 +332,27 @@ async def test_what_cannot_be_sent_is_refused_before_anything_is(bad: object) ->
     assert sent.said == []
 
 
+async def test_a_name_is_bounded_for_an_agent_as_it_is_for_a_client() -> None:
+    """It travels with every message about its agent, whoever started that (C1)."""
+    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say))
+    long = "x" * 1022
+
+    for use in (
+        lambda: peers.start_agent(None, name=long, backend="echo"),
+        lambda: peers.whereis(long),
+        lambda: peers.ask(long, "hi"),
+        lambda: peers.stop(long),
+    ):
+        with pytest.raises(UsageError, match="name: 1025 bytes, the limit is 1024"):
+            await use()
+    with pytest.raises(UsageError, match="name: 1025 bytes, the limit is 1024"):
+        peers.notify(long, None)
+
+
+def _refuse_to_say(*_: object) -> None:
+    raise AssertionError("something was sent")
+
+
 async def test_settled_calls_leave_nothing_behind() -> None:
     """The table holds what is waited for, and nothing else."""
     sent = Sent()

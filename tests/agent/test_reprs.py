@@ -29,8 +29,9 @@ def records() -> Iterator[type]:
     for found in pkgutil.iter_modules(genagentd.agent.__path__):
         module = importlib.import_module(f"{genagentd.agent.__name__}.{found.name}")
         for value in vars(module).values():
-            ours = isinstance(value, type) and value.__module__ == module.__name__
-            if ours and dataclasses.is_dataclass(value) and module.__name__ not in THEIRS:
+            ours = getattr(value, "__module__", None) == module.__name__
+            record = isinstance(value, type) and dataclasses.is_dataclass(value)
+            if ours and record and module.__name__ not in THEIRS:
                 yield value
 
 

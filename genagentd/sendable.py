@@ -1,0 +1,76 @@
+"""What users hand over to be sent, checked and frozen: a name, a prompt, a payload, a mapping.
+
+Whatever is wrong with it is a `UsageError` that names it, the value's path and the
+limit; whatever passes here fits a message. Clients and agents send by the same rules.
+"""
+
+from __future__ import annotations
+
+from genagent_protocol import codec, schema
+from genagent_protocol.errors import TooLarge, UsageError
+from genagent_protocol.plain import FrozenDict, NotPlain, Plain, encoded_size, freeze
+from genagent_protocol.reasons import PayloadTooLarge
+from genagent_protocol.refs import AgentHandle
+
+#: The most bytes a name may have: it travels with every message about its agent.
+MAX_NAME_BYTES = 1024
+
+
+def frozen(value: object, what: str) -> Plain:
+    """Return *value* deeply frozen.
+
+    Raises:
+        UsageError: something in it cannot cross a process border.
+    """
+    try:
+        return freeze(value)
+    except NotPlain as error:
+        raise UsageError(f"{what}: {error}") from None
+
+
+def agent_name(value: object) -> Plain:
+    """Return *value* as the name of an agent. A handle is a name like any other.
+
+    Raises:
+        UsageError: it cannot be a name.
+    """
+    name = frozen(schema.dump(value) if isinstance(value, AgentHandle) else value, "name")
+    if encoded_size(name) > MAX_NAME_BYTES:
+        raise UsageError(
+            f"name: {encoded_size(name)} bytes, the limit is {MAX_NAME_BYTES}; use a shorter one"
+        )
+    return name
+
+
+def payload(value: object, what: str) -> Plain:
+    """Return *value* frozen, if one message can hold it.
+
+    Raises:
+        TooLarge: it is over the limit.
+        UsageError: something in it cannot cross a process border.
+    """
+    found = frozen(value, what)
+    size = encoded_size(found)
+    if size > codec.MAX_PAYLOAD_BYTES:
+        raise TooLarge(
+            f"{what}: {size} bytes, the limit is {codec.MAX_PAYLOAD_BYTES}",
+            PayloadTooLarge(size_bytes=size, limit_bytes=codec.MAX_PAYLOAD_BYTES),
+        )
+    return found
+
+
+def prompt(value: object) -> str:
+    """Return *value* if it is text that one message can hold; raises as `payload`."""
+    if not isinstance(value, str):
+        raise UsageError(f"prompt: text is wanted, not {type(value).__name__}")
+    found = payload(value, "prompt")
+    assert isinstance(found, str)
+    return found
+
+
+def mapping(value: object, what: str) -> FrozenDict:
+    """Return *value* if it is a mapping from text to plain values; raises as `payload`."""
+    found = payload(value, what)
+    if not isinstance(found, FrozenDict):
+        raise UsageError(f"{what}: a mapping is wanted, not {type(value).__name__}")
+    return found
