@@ -1,7 +1,7 @@
 """What an agent offers to its clients: methods that are marked, found by their mark.
 
-Marking costs nothing: the schemas of arguments are read when the first client
-attaches, and an agent that nobody attaches to never loads what reads them.
+A schema of arguments is checked when its agent starts; an agent without one loads
+what reads them when the first client attaches.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def function(
     agent as an event (`self.context.peers.notify(self.context.handle, event)`).
 
     Raises:
-        TypeError: *arguments* is no JSON object. Whether it is a usable schema shows
-            when a client attaches.
+        TypeError: *arguments* is no JSON object. If it is no usable schema, the agent
+            does not start (`init_failed`).
     """
     mark = Mark(None if arguments is None else _schema(arguments))
     if method is not None:

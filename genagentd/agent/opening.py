@@ -1,8 +1,9 @@
 """From the daemon's hello to an agent that is ready: in order, and each failure in one line.
 
-The agent's class and the backend are loaded, the limits checked, `init_agent` asked
-for the backend's options and the first state, and the session opened or resumed.
-Whichever fails ends the start; no termination callback is run.
+The agent's class and the backend are loaded, the limits and the schemas of offered
+functions checked, `init_agent` asked for the backend's options and the first state,
+and the session opened or resumed. Whichever fails ends the start; no termination
+callback is run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from genagent_protocol.limits import split_options
 from genagent_protocol.plain import FrozenDict, NotPlain, freeze
 from genagent_protocol.reasons import StartError
 from genagent_protocol.requests import StartAgent
-from genagentd.agent import behaviour, log
+from genagentd.agent import behaviour, functions, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import Retained, plain, settled
 from genagentd.agent.loading import load_agent, load_backend
@@ -53,6 +54,9 @@ async def open_agent(
     backend = load_backend(start.backend)
     if isinstance(backend, StartError):
         return backend
+    unusable = _unusable_function(agent)
+    if unusable is not None:
+        return unusable
     introduce(agent)
     first = await _init_agent(agent, options)
     if isinstance(first, StartError):
@@ -62,6 +66,20 @@ async def open_agent(
     if isinstance(session, StartError):
         return session
     return Opened(agent, backend, limits, Retained(state, session))
+
+
+def _unusable_function(agent: AnyAgent) -> StartError | None:
+    """Return why a function that *agent* offers could never be called, if that is so."""
+    if all(mark.arguments is None for mark, _ in functions.offered(agent).values()):
+        return None  # What reads schemas is not loaded where there is none.
+    from genagentd.agent.session import Registry
+
+    try:
+        Registry(agent)
+    except ValueError as error:
+        name = f"{type(agent).__module__}.{type(agent).__qualname__}"
+        return StartError(kind="init_failed", message=f"{name}.{error}")
+    return None
 
 
 async def _init_agent(agent: AnyAgent, options: FrozenDict) -> tuple[FrozenDict, Any] | StartError:

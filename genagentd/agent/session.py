@@ -54,29 +54,23 @@ class Registry:
         """Read what *agent* offers.
 
         Raises:
-            ValueError: the schema of some arguments cannot be used.
+            ValueError: the schema of some arguments cannot be used; it names the function.
         """
         offered = functions.offered(agent)
         self.methods = {name: method for name, (_, method) in offered.items()}
         self.catalog = Catalog(
             catalog_id=OFFERED_CATALOG_ID,
-            functions=tuple(
-                Function.made(
-                    name,
-                    arguments=None if mark.arguments is None else thawed_object(mark.arguments),
-                )
-                for name, (mark, _) in offered.items()
-            ),
+            functions=tuple(_made(name, mark) for name, (mark, _) in offered.items()),
         )
 
 
-def registry_of(agent: object) -> Registry | None:
-    """Return what *agent* offers, or None, with a line in the log, if it cannot be used."""
+def _made(name: str, mark: functions.Mark) -> Function:
     try:
-        return Registry(agent)
+        return Function.made(
+            name, arguments=None if mark.arguments is None else thawed_object(mark.arguments)
+        )
     except ValueError as error:
-        log.raised("functions.unusable", error, module=type(agent).__module__)
-        return None
+        raise ValueError(f"{name}: the schema of its arguments: {error}") from None
 
 
 def sendable(arguments: object) -> FrozenDict | RpcError:

@@ -109,12 +109,9 @@ class Sessions:
             return Refused(Reason("not_allowed"))
         if len(self._open) >= MAX_SESSIONS:
             return Refused(Reason("busy"))
-        from genagentd.agent.session import Session, registry_of
+        from genagentd.agent.session import Registry, Session
 
-        registry = registry_of(self.agent)
-        if registry is None:
-            return Refused(Reason("unsupported"))
-        session = Session(Attached(address, wanted.catalog_ids), registry, self._say)
+        session = Session(Attached(address, wanted.catalog_ids), Registry(self.agent), self._say)
         self._open[address.text] = session
         return UiAttached(functions=session.offers)
 

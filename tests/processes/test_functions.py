@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from genagent_protocol.envelopes import Down
-from genagent_protocol.errors import CallTimeout, FunctionFailed, Refused
+from genagent_protocol.errors import CallTimeout, FunctionFailed, Refused, StartFailed
 from genagent_protocol.refs import AgentHandle
 from genagentd.client.aio import AsyncClient
 from genagentd.client.client import Client
@@ -334,15 +334,15 @@ def test_the_first_client_that_serves_the_catalog_is_asked_and_no_other(
         assert settled(client) == ["first"]
 
 
-def test_an_agent_whose_functions_cannot_be_used_takes_no_session(client: Client) -> None:
-    """A schema that is none shows at the first attach, and in the log."""
-    handle = begin(client, "BadClerk")
+def test_an_agent_whose_functions_cannot_be_used_does_not_start(client: Client) -> None:
+    """A schema that is none shows at once, and not to the first person who attaches."""
+    with pytest.raises(
+        StartFailed, match=r"BadClerk\.\w+: the schema of its arguments: "
+    ) as failed:
+        begin(client, "BadClerk")
 
-    with pytest.raises(Refused) as refused:
-        client.attach("clerk")
-
-    assert refused.value.reason.code == "unsupported"
-    assert client.whereis("clerk") == handle
+    assert failed.value.reason.code == "init_failed"
+    assert client.whereis("clerk") is None
 
 
 def test_to_attach_to_nobody_is_refused(client: Client) -> None:
