@@ -18,13 +18,6 @@ from typing import Any, Literal
 
 from genagent_protocol.errors import GenAgentError
 
-#: What an agent's environment is made of, unless a start adds to it.
-ENVIRONMENT = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
-ENVIRONMENT_PREFIXES = ("LC_", "SSL_CERT_")
-#: Ours and the service manager's; an agent never gets them.
-STRIPPED_PREFIXES = ("GENAGENT_", "WATCHDOG_", "LISTEN_")
-STRIPPED = ("NOTIFY_SOCKET",)
-
 
 class BadConfiguration(GenAgentError):
     """The configuration cannot be used; the message says which key, where, and what to do."""
@@ -117,21 +110,3 @@ def _checked(key: str, value: Any, where: str) -> Any:
     elif type(value) is not int or value < 0:
         raise BadConfiguration(f"{where}: {key} is a number of milliseconds, not {value!r}")
     return value
-
-
-def agent_environment(
-    config: Config, added: Mapping[str, str], environ: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """Return exactly the environment an agent gets: the allow-list, `pass_env`, then *added*."""
-    names = {*ENVIRONMENT, *config.pass_env}
-    found = {
-        name: value
-        for name, value in environ.items()
-        if name in names or name.startswith(ENVIRONMENT_PREFIXES)
-    }
-    found |= added
-    return {
-        name: value
-        for name, value in found.items()
-        if name not in STRIPPED and not name.startswith(STRIPPED_PREFIXES)
-    }

@@ -1,4 +1,4 @@
-"""What users hand over to be sent, checked and frozen: a name, a prompt, a payload, a mapping.
+"""What users hand over to be sent, checked and frozen: a name, a prompt, a payload and so on.
 
 Whatever is wrong with it is a `UsageError` that names it, the value's path and the
 limit; whatever passes here fits a message. Clients and agents send by the same rules.
@@ -11,6 +11,7 @@ from genagent_protocol.errors import TooLarge, UsageError
 from genagent_protocol.plain import FrozenDict, NotPlain, Plain, encoded_size, freeze
 from genagent_protocol.reasons import PayloadTooLarge
 from genagent_protocol.refs import AgentHandle
+from genagentd.environment import why_withheld, withheld
 
 #: The most bytes a name may have: it travels with every message about its agent.
 MAX_NAME_BYTES = 1024
@@ -73,4 +74,15 @@ def mapping(value: object, what: str) -> FrozenDict:
     found = payload(value, what)
     if not isinstance(found, FrozenDict):
         raise UsageError(f"{what}: a mapping is wanted, not {type(value).__name__}")
+    return found
+
+
+def environment(value: object) -> FrozenDict:
+    """Return *value* if it is variables for an agent; raises as `payload`."""
+    found = mapping(value, "env")
+    for name, text in found.items():
+        if not isinstance(text, str):
+            raise UsageError(f"env: the value of {name} is not text")
+        if withheld(name):
+            raise UsageError(f"env: {why_withheld(name)}")
     return found

@@ -236,7 +236,7 @@ class Peers:
             backend=backend,
             options=sendable.mapping({**(options or {}), **(limits or {})}, "options"),
             cwd=cwd or os.getcwd(),
-            env=sendable.mapping(env or {}, "env"),
+            env=sendable.environment(env or {}),
             restart=restart,
             session=session,
             start_timeout_ms=start_timeout_ms,

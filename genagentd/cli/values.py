@@ -61,12 +61,11 @@ def variable_of(text: str) -> tuple[str, str]:
 
 def environment_of(text: str) -> tuple[str, str]:
     """Return the name and the value of a variable that an agent may get."""
-    from genagentd.config import STRIPPED, STRIPPED_PREFIXES
+    from genagentd.environment import why_withheld, withheld
 
     name, value = variable_of(text)
-    if name in STRIPPED or name.startswith(STRIPPED_PREFIXES):
-        ours = ", ".join([*(f"{prefix}*" for prefix in STRIPPED_PREFIXES), *STRIPPED])
-        raise click.BadParameter(f"{name}: no agent gets the variables of its daemon ({ours})")
+    if withheld(name):
+        raise click.BadParameter(why_withheld(name))
     return name, value
 
 

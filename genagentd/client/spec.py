@@ -64,7 +64,7 @@ def start_request(spec: AgentSpec, group: int | None) -> StartAgent:
         backend=_backend(spec.backend),
         options=_options(spec.options, spec.limits),
         cwd=cwd,
-        env=_environment(spec.env),
+        env=sendable.environment(spec.env),
         group=group,
         restart=_restart(spec.restart),
         start_timeout_ms=_start_timeout(spec.start_timeout_ms),
@@ -128,14 +128,6 @@ def _options(options: Mapping[str, object], limits: Mapping[str, object]) -> Fro
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_LIMITS)}"
             raise UsageError(f"limits: {name} is not a limit{hint}")
     return sendable.mapping({**sendable.mapping(options, "options"), **limits}, "options")
-
-
-def _environment(env: Mapping[str, str]) -> FrozenDict:
-    found = sendable.mapping(env, "env")
-    for name, value in found.items():
-        if not isinstance(value, str):
-            raise UsageError(f"env: the value of {name} is not text")
-    return found
 
 
 def _restart(restart: RestartPolicy | RestartKind) -> RestartPolicy:

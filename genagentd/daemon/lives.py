@@ -21,7 +21,7 @@ from genagent_protocol.refs import Incarnation
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision import inputs
 from genagentd.channels import Connection
-from genagentd.config import Config, agent_environment
+from genagentd.config import Config
 from genagentd.daemon.allowance import Allowance, Exhausted
 from genagentd.daemon.birth import Descriptor, Newborn
 from genagentd.daemon.children import BirthPipe, Watched
@@ -29,6 +29,7 @@ from genagentd.daemon.logs import Log
 from genagentd.daemon.report import warn
 from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
+from genagentd.environment import agent_environment
 from genagentd.paths import Places
 from genagentd.socket_path import UnusablePlace, listener_pid
 
@@ -150,7 +151,9 @@ class Life:
             daemon=os.getpid(),
             socket=self._socket,
             cwd=cwd,
-            environ=agent_environment(self._around.config, _text_environment(self.start.env)),
+            environ=agent_environment(
+                self._around.config.pass_env, _text_environment(self.start.env)
+            ),
             pipe=Descriptor(pipe.write_fd),
             log=Descriptor(log.write_fd),
         )

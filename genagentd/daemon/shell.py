@@ -20,13 +20,14 @@ from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
 from genagent_protocol.supervision.table import Table, child_of, empty
 from genagentd import deadlines
-from genagentd.config import Config, agent_environment
+from genagentd.config import Config
 from genagentd.daemon.allowance import Allowance
 from genagentd.daemon.children import Orphans
 from genagentd.daemon.lives import Life, Surroundings
 from genagentd.daemon.report import report, warn
 from genagentd.daemon.starter import Starter
 from genagentd.daemon.switchboard import Sender, Switchboard
+from genagentd.environment import agent_environment
 from genagentd.paths import Places
 
 #: How long the daemon's end waits for killed processes to be dead.
@@ -60,7 +61,7 @@ class Shell:
         self._starting: dict[Caller, Life] = {}
         self._launches: set[asyncio.Task[None]] = set()
         self._deadlines = deadlines.Deadlines(self._deadline_passed)
-        self._starter = Starter(config.start_method, agent_environment(config, {}))
+        self._starter = Starter(config.start_method, agent_environment(config.pass_env, {}))
         self._orphans = Orphans(self._known, self._starter.owns)
         self._starter.on_launched = self._orphans.sweep_soon
         self._around = Surroundings(

@@ -84,7 +84,9 @@ def test_a_limit_that_does_not_exist_names_the_one_that_was_meant() -> None:
     [
         ({"options": {"x": object()}}, r"options: x"),
         ({"options": [1]}, "options"),
-        ({"env": {"A": 1}}, "env"),
+        ({"env": {"A": 1}}, "env: the value of A"),
+        ({"env": {"GENAGENT_RUN_DIR": "/x"}}, "env: GENAGENT_RUN_DIR: no agent gets"),
+        ({"env": {"NOTIFY_SOCKET": "/x"}}, "env: NOTIFY_SOCKET: no agent gets"),
         ({"backend": ""}, "backend"),
         ({"backend": None}, "backend"),
         ({"restart": "always"}, "restart"),

@@ -26,8 +26,8 @@ from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd import kernel
 from genagentd.client.aio import AsyncClient
 from genagentd.client.client import Client
-from genagentd.config import ENVIRONMENT, ENVIRONMENT_PREFIXES
 from genagentd.daemon.logs import MAX_BYTES
+from genagentd.environment import ALLOWED, ALLOWED_PREFIXES
 from support import fleet
 from support.daemons import PrivateDaemon, helpers_of, zombies_below
 from support.figures import Figures, counts, percentile
@@ -471,8 +471,8 @@ def test_E045_an_agent_has_exactly_the_documented_environment(nothing_left: None
             )
             seen = client.status("a").agent_state
             assert isinstance(seen, dict)
-            allowed = {*ENVIRONMENT, "LC_ALL", "WANTED", "MINE"}
-            assert {n for n in seen if not n.startswith(ENVIRONMENT_PREFIXES)} <= allowed
+            allowed = {*ALLOWED, "LC_ALL", "WANTED", "MINE"}
+            assert {n for n in seen if not n.startswith(ALLOWED_PREFIXES)} <= allowed
             assert (seen["WANTED"], seen["MINE"], seen["TZ"]) == ("2", "3", "Asia/Tokyo")
             assert "SECRET" not in seen
             assert seen == seen | {"LC_ALL": "C.UTF-8"}

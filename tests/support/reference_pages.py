@@ -18,7 +18,7 @@ import click
 from genagent_protocol import reasons
 from genagent_protocol.bounds import MAX_FRAME_BYTES, Limits
 from genagent_protocol.codec import MAX_PAYLOAD_BYTES
-from genagentd import RestartPolicy, config
+from genagentd import RestartPolicy, config, environment
 from genagentd.cli import agents, daemon_commands, exits
 from genagentd.cli.main import load_commands
 from support.reference_markdown import filled, first_sentences, table, words
@@ -153,14 +153,14 @@ def configuration_page() -> str:
         ),
         allowed=", ".join(
             [
-                *(f"`{name}`" for name in config.ENVIRONMENT),
-                *(f"`{name}*`" for name in config.ENVIRONMENT_PREFIXES),
+                *(f"`{name}`" for name in environment.ALLOWED),
+                *(f"`{name}*`" for name in environment.ALLOWED_PREFIXES),
             ]
         ),
         stripped=", ".join(
             [
-                *(f"`{name}*`" for name in config.STRIPPED_PREFIXES),
-                *(f"`{name}`" for name in config.STRIPPED),
+                *(f"`{name}*`" for name in environment.STRIPPED_PREFIXES),
+                *(f"`{name}`" for name in environment.STRIPPED),
             ]
         ),
         limits=table(
