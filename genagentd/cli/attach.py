@@ -7,10 +7,8 @@ obeyed by the terminal; without an answer the agent hears that there was none.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import sys
-import termios
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,22 +18,19 @@ from genagent_protocol.reasons import NOCONNECTION, NORMAL, SHUTDOWN
 from genagentd.cli import exits
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.exits import Failure
-from genagentd.cli.output import Output
+from genagentd.cli.person import Person
 from genagentd.cli.program import command, output
 from genagentd.cli.values import json_or_text, shown
 
 if TYPE_CHECKING:
-    from genagentd.rpc import Catalog, Session
+    from genagentd.client.session import AsyncSession
+    from genagentd.rpc import Catalog
 
 #: The catalog that a terminal serves.
 TERMINAL_CATALOG_ID = "urn:genagentd:terminal"
-#: Whoever sat at the terminal left without an answer.
-NO_ANSWER = "NO_ANSWER"
-
 #: The agent's answer to a call of what it does not offer.
 UNKNOWN_FUNCTION = "UNKNOWN_FUNCTION"
 
-_YES, _NO = {"y", "yes"}, {"n", "no"}
 #: What each function takes: the names of its texts, and which of them must be there.
 _TEXTS = {
     "ask": (("question", "detail"), ("question",)),
@@ -55,14 +50,21 @@ def attach(name: object) -> int:
     \b
     genagent attach deployer
     """
+    return asyncio.run(_attached(name))
+
+
+async def _attached(name: object) -> int:
+    from genagentd.client.aio import AsyncClient
+
     out = output()
-    functions = _Person(out).functions
-    with (
-        connected() as client,
-        client.attach(name, catalogs=[_catalog()], functions=functions) as session,
+    async with (
+        AsyncClient() as client,
+        await client.attach(
+            name, catalogs=[_catalog()], functions=Person(out).functions
+        ) as session,
     ):
         out.note(f"attached to {shown(name)}; Ctrl-C detaches")
-        session.serve()
+        await session.serve()
         return _ended(session, name)
 
 
@@ -119,7 +121,7 @@ def _catalog() -> Catalog:
     )
 
 
-def _ended(session: Session, name: object) -> int:
+def _ended(session: AsyncSession, name: object) -> int:
     """Say how it ended; return the exit code.
 
     Raises:
@@ -132,58 +134,3 @@ def _ended(session: Session, name: object) -> int:
         message = f"{shown(name)}: the connection to the daemon was lost"
         raise Failure(exits.UNCERTAIN, "daemon_lost", message)
     raise Failure(exits.UNCERTAIN, "process_down", f"{shown(name)}: {session.over}")
-
-
-class _Person:
-    """Whoever sits at the terminal."""
-
-    def __init__(self, out: Output) -> None:
-        self._out = out
-
-    @property
-    def functions(self) -> dict[str, Callable[[dict[str, Any]], object]]:
-        """What the person can be asked, by name."""
-        return {"ask": self._ask, "confirm": self._confirm, "show": self._show}
-
-    def _ask(self, arguments: dict[str, Any]) -> object:
-        return self._answer("ask", arguments, "> ")
-
-    def _confirm(self, arguments: dict[str, Any]) -> object:
-        while True:
-            answer = self._answer("confirm", arguments, "yes or no? ").lower()
-            if answer in _YES | _NO:
-                return answer in _YES
-
-    def _show(self, arguments: dict[str, Any]) -> None:
-        if self._out.as_json:
-            self._out.object({"function": "show", "arguments": arguments})
-        else:
-            self._out.text(f"{arguments['text']}\n")
-
-    def _answer(self, function: str, arguments: dict[str, Any], prompt: str) -> str:
-        """Show the question and return the line that is typed after it.
-
-        Raises:
-            FunctionFailed: nobody will type any more.
-        """
-        _forget_what_was_typed()
-        if self._out.as_json:
-            self._out.object({"function": function, "arguments": arguments})
-        else:
-            for text in (arguments["question"], arguments.get("detail")):
-                if text is not None:
-                    self._out.note(text)
-            self._out.note(prompt)
-        line = sys.stdin.readline()
-        if not line:
-            raise FunctionFailed(NO_ANSWER, "nobody is at the terminal any more")
-        return line.strip()
-
-
-def _forget_what_was_typed() -> None:
-    """Drop what waits at a terminal: nobody can have answered what was not asked yet.
-
-    What a pipe holds was written as answers, and stays.
-    """
-    if sys.stdin.isatty():
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -14,8 +15,7 @@ import pytest
 
 from genagentd.cli import exits
 from genagentd.client.client import Client
-from genagentd.client.session import Session
-from support.commands import Command, command
+from support.commands import Command, command, ran
 from support.daemons import PrivateDaemon
 from support.waiting import until
 
@@ -54,7 +54,7 @@ def _attached(client: Client) -> bool:
 
 
 def test_a_terminal_shows_and_answers_until_the_agent_ends(
-    genagent: Command, clerk: Client
+    clerk: Client, house: PrivateDaemon
 ) -> None:
     """A wrong answer to yes or no is asked again."""
     thread = asking(
@@ -63,23 +63,23 @@ def test_a_terminal_shows_and_answers_until_the_agent_ends(
         {"ask": {"question": "Which?"}},
         {"show": {"text": "done"}},
     )
-    ran = genagent("attach", "clerk", stdin=b"maybe\ny\nthe blue one\n")
+    attached = ran(house, "genagent", "attach", "clerk", stdin=b"maybe\ny\nthe blue one\n")
     thread.join()
 
-    assert ran.code == exits.OK
-    assert ran.out == "done\n"
-    assert ran.err.count("yes or no?") == 2
-    assert "\x1b" not in ran.err
-    assert "Which?" in ran.err
+    assert attached.code == exits.OK
+    assert attached.out == "done\n"
+    assert attached.err.count("yes or no?") == 2
+    assert "\x1b" not in attached.err
+    assert "Which?" in attached.err
 
 
-def test_a_script_at_the_terminal_gets_objects(genagent: Command, clerk: Client) -> None:
+def test_a_script_at_the_terminal_gets_objects(clerk: Client, house: PrivateDaemon) -> None:
     """One a line, with the arguments as the agent gave them."""
     thread = asking(clerk, {"confirm": {"question": "Sure?", "detail": "really"}})
-    ran = genagent("attach", "clerk", "--json", stdin=b"n\n")
+    attached = ran(house, "genagent", "attach", "clerk", "--json", stdin=b"n\n")
     thread.join()
 
-    first, last = map(json.loads, ran.out.splitlines())
+    first, last = map(json.loads, attached.out.splitlines())
     assert first == {
         "function": "confirm",
         "arguments": {"question": "Sure?", "detail": "really"},
@@ -116,12 +116,17 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it(
     assert any("[False, 'because']" in log for log in logs)
 
 
+@pytest.mark.parametrize("how", ["at its end", "a file", "closed"])
 def test_nobody_at_the_terminal_is_told_to_the_agent(
-    genagent: Command, clerk: Client, house: PrivateDaemon
+    clerk: Client, house: PrivateDaemon, how: str
 ) -> None:
     """An end of input is no yes."""
     thread = asking(clerk, {"confirm": {"question": "Sure?"}})
-    genagent("attach", "clerk")
+    attach = shlex.join(command("genagent", "attach", "clerk"))
+    redirected = {"at its end": "", "a file": " < /dev/null", "closed": " <&-"}[how]
+    subprocess.run(
+        attach + redirected, shell=True, env=house.environ, stdin=subprocess.DEVNULL, timeout=60
+    )
     thread.join()
 
     logs = [path.read_text() for path in (house.run / "logs").rglob("*") if path.is_file()]
@@ -160,24 +165,34 @@ def test_nobody_to_talk_to_is_exit_code_3(genagent: Command, command: tuple[str,
     assert genagent(*command).code == exits.NO_SUCH_AGENT
 
 
-def test_an_agent_that_ends_out_of_order_is_said_so(
-    genagent: Command, clerk: Client, monkeypatch: pytest.MonkeyPatch
+def test_an_agent_that_is_killed_takes_its_question_with_it(
+    clerk: Client, house: PrivateDaemon
 ) -> None:
-    """Whoever left a terminal attached sees how it ended."""
+    """Whoever sits there is told at once, and not after an answer that nobody waits for."""
+    handle = clerk.whereis("clerk")
+    assert handle is not None
+    question = {"confirm": {"question": "Sure?"}}
+    keyboard, terminal = os.openpty()
+    attached = subprocess.Popen(
+        command("genagent", "attach", "clerk", "--json"),
+        env=house.environ,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+    )
+    with attached:
+        until(lambda: _attached(clerk), "it is attached")
+        clerk.tell("clerk", json.dumps([question]))
+        assert attached.stdout is not None
+        assert json.loads(attached.stdout.readline())["function"] == "confirm"
 
-    def killed(_session: Session, _timeout_ms: int | None = None) -> bool:
-        handle = clerk.whereis("clerk")
-        assert handle is not None
         os.kill(handle.pid, signal.SIGKILL)
-        return serve(_session)
 
-    serve = Session.serve
-    monkeypatch.setattr(Session, "serve", killed)
+        told = json.loads(attached.stdout.readline())
+        assert attached.wait(60) == exits.UNCERTAIN
+    os.close(keyboard)
+    os.close(terminal)
 
-    ran = genagent("attach", "clerk", "--json")
-
-    assert ran.code == exits.UNCERTAIN
-    assert ran.error == "process_down"
+    assert told["error"]["code"] == "process_down"
 
 
 def test_a_function_that_is_not_offered_is_told_with_those_that_are(
