@@ -79,7 +79,9 @@ def _cells(row: AgentRow) -> tuple[str, ...]:
     state: str = row.state
     if row.unresponsive_since_ms is not None:
         state += f", unresponsive for {duration(row.unresponsive_since_ms)}"
-    if row.reason is not None:
+    if row.error is not None:
+        state += f" ({row.error.kind})"
+    elif row.reason is not None:
         state += f" ({row.reason})"
     pid = "-" if row.handle is None else str(row.handle.pid)
     agent = row.agent or "-"
@@ -100,6 +102,7 @@ def _row_fields(row: AgentRow) -> dict[str, Any]:
         "age_ms": row.age_ms,
         "restarts": row.restarts,
         "reason": None if row.reason is None else fields_of(row.reason),
+        "error": None if row.error is None else fields_of(row.error),
         "unresponsive_since_ms": row.unresponsive_since_ms,
         "log": row.log,
     }

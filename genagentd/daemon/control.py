@@ -293,6 +293,7 @@ class Daemon:
             age_ms=0 if life is None else now_ms() - life.began_ms,
             restarts=len(child.restarts),
             reason=child.reason,
+            error=child.error,
             unresponsive_since_ms=self._silence_ms(life),
             log=None if life is None or life.log_path is None else str(life.log_path),
         )

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from genagent_protocol.events import Completed, Failed, Response
 from genagent_protocol.plain import Plain
-from genagent_protocol.reasons import ExitReason, Failure
+from genagent_protocol.reasons import ExitReason, Failure, StartError
 from genagent_protocol.refs import AgentHandle, RequestRef
 
 Phase: TypeAlias = Literal["idle", "processing"]
@@ -165,6 +165,7 @@ class Found:
 class AgentRow:
     """What the daemon knows of one agent.
 
+    `reason` is how its latest life ended, `error` why it could not be started again.
     `unresponsive_since_ms` is how long ago the oldest unanswered control call was
     sent, by the daemon's clock; it never means death.
     """
@@ -178,6 +179,7 @@ class AgentRow:
     age_ms: int = 0
     restarts: int = 0
     reason: ExitReason | None = None
+    error: StartError | None = None
     unresponsive_since_ms: int | None = None
     log: str | None = None
 

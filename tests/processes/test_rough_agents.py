@@ -29,6 +29,7 @@ from genagentd.client.client import Client
 from genagentd.daemon.logs import MAX_BYTES
 from genagentd.environment import ALLOWED, ALLOWED_PREFIXES
 from support import fleet
+from support.commands import ran
 from support.daemons import PrivateDaemon, helpers_of, zombies_below
 from support.figures import Figures, counts, percentile
 from support.waiting import until
@@ -380,6 +381,27 @@ def test_E024_a_crash_loop_slows_down_and_ends(daemon: PrivateDaemon, client: Cl
         fleet.start(client, "a")
     client.stop("a")
     assert fleet.start(client, "a").name == "a"
+
+
+def test_an_agent_that_cannot_be_started_again_says_why(
+    daemon: PrivateDaemon, client: Client, tmp_path: Path
+) -> None:
+    """Its last life ended like any other; what keeps it from the next one is the news."""
+    script = tmp_path / "script.json"
+    script.write_text("[]")
+    policy = RestartPolicy(kind="permanent", max_restarts=2, delay_ms=10, max_delay_ms=10)
+    options = {"script_file": str(script)}
+    handle = fleet.start(client, "a", options=options, restart=policy)
+    script.unlink()
+
+    os.kill(handle.pid, signal.SIGKILL)
+
+    row = until(lambda: _failed(client), "it is failed")
+    assert row.error is not None
+    assert row.error.kind == "backend_start_failed"
+    assert "script file" in row.error.message
+    listed = ran(daemon, "genagent", "list")
+    assert "failed (backend_start_failed)" in listed.out
 
 
 def _ended(client: Client, handle: AgentHandle) -> bool:

@@ -358,7 +358,11 @@ ANSWERED: tuple[Reply, ...] = (
                     unresponsive_since_ms=4_000,
                     log="/run/user/1000/genagentd/logs/reviewer.log",
                 ),
-                AgentRow(name="plain", state="failed"),
+                AgentRow(
+                    name="plain",
+                    state="failed",
+                    error=StartError(kind="init_failed", message="init said no"),
+                ),
             )
         ),
     ),
