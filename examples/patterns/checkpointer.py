@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stop_all, watching
+from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -126,7 +126,7 @@ def begin(client: Client, name: str, steps: list[str], voice: Voice) -> AgentHan
 
 
 def awaited(client: Client, watch: Watch, name: str) -> Mapping[str, Any]:
-    """Return the review once a decision is awaited, or everything is done."""
+    """Return the review once a decision is awaited, a turn has failed, or everything is done."""
 
     def waits() -> Mapping[str, Any] | None:
         review = shown(client, name)
@@ -144,21 +144,23 @@ def main() -> None:
             says("Each agent is one process with one session."),
         )
         steps = ["Write a title about long-running agents.", "Write the first sentence."]
-        handle = begin(here.client, "drafter", steps, voice)
-        for verdict in ("approve", "revise", "approve"):
-            review = awaited(here.client, watch, "drafter")
-            here.say(f"step {review['step']}: {review['draft']}")
-            decision = {verdict: review["token"]}
-            if verdict == "revise":
-                decision["feedback"] = "shorter, one sentence"
-            here.client.notify_ack("drafter", decision)
-            here.say(f"  reviewer: {verdict}")
-            # The same decision once more changes nothing.
-            here.client.notify_ack("drafter", decision)
-        watch.until_halted(["drafter"])
-        review = shown(here.client, "drafter")
-        here.say(f"{review['phase']}: {' / '.join(review['approved'])}")
-        stop_all(here.client, [handle])
+        with stopping(here.client, [begin(here.client, "drafter", steps, voice)]):
+            for verdict in ("approve", "revise", "approve"):
+                review = awaited(here.client, watch, "drafter")
+                if review["phase"] == "failed":
+                    # A person could have it tried again; nobody sits here.
+                    here.fail(review["failure"])
+                here.say(f"step {review['step']}: {review['draft']}")
+                decision = {verdict: review["token"]}
+                if verdict == "revise":
+                    decision["feedback"] = "shorter, one sentence"
+                here.client.notify_ack("drafter", decision)
+                here.say(f"  reviewer: {verdict}")
+                # The same decision once more changes nothing.
+                here.client.notify_ack("drafter", decision)
+            watch.until_halted(["drafter"])
+            review = shown(here.client, "drafter")
+            here.say(f"{review['phase']}: {' / '.join(review['approved'])}")
 
 
 if __name__ == "__main__":

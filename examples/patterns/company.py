@@ -1,4 +1,4 @@
-"""What all patterns share: a voice for each agent, starting all or none, and waiting for a fact.
+"""What all patterns share: a voice for each agent, starting all or none and stopping them, waiting.
 
 A voice is a backend with its options; the same agent class speaks with any. Waiting
 needs no polling loop in a hurry: telemetry says *when* to look, the agent says *what*
@@ -87,6 +87,15 @@ def stop_all(client: Client, handles: Iterable[AgentHandle]) -> None:
         if client.whereis(handle.name) == handle:
             with contextlib.suppress(Refused):
                 client.stop(handle.name)
+
+
+@contextlib.contextmanager
+def stopping(client: Client, handles: Iterable[AgentHandle]) -> Iterator[None]:
+    """Stop exactly these processes when the block is left, however it is left."""
+    try:
+        yield
+    finally:
+        stop_all(client, handles)
 
 
 def shown(client: Client, name: str, timeout_ms: int | None = None) -> Mapping[str, Any]:

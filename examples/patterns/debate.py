@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from examples.patterns.company import Voice, cast, of_voice, shown, start_all, stop_all, watching
+from examples.patterns.company import Voice, cast, of_voice, shown, start_all, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -125,13 +125,15 @@ def main() -> None:
                 says("Then measure what a night is worth, and choose."),
             ),
         }
-        handles = begin(here.client, "every agent deserves a process of its own", sides, rounds=2)
-        watch.until_halted(sides)
-        position = shown(here.client, "con")
-        for speaker, said in position["transcript"]:
-            here.say(f"{speaker}: {said}")
-        here.say(f"gave up: {position['failure']}" if position["failure"] else "both halted")
-        stop_all(here.client, handles)
+        topic = "every agent deserves a process of its own"
+        with stopping(here.client, begin(here.client, topic, sides, rounds=2)):
+            watch.until_halted(sides)
+            position = shown(here.client, "con")
+            for speaker, said in position["transcript"]:
+                here.say(f"{speaker}: {said}")
+            if position["failure"]:
+                here.fail(f"one side gave up: {position['failure']}")
+            here.say("both halted")
 
 
 if __name__ == "__main__":

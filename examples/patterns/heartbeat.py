@@ -11,10 +11,12 @@ earlier life means nothing to a later one. A tick that is lost costs nothing.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from examples.patterns.company import Voice, cast, of_voice, shown, stop_all, watching
+from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -47,16 +49,19 @@ class Batches:
     in_flight: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     failures: int = 0
+    #: What the latest of them was.
+    failure: str = ""
 
     @property
     def prompt(self) -> str:
         """What the model is asked about the batch in flight."""
         return "Sum up in one sentence:\n" + "\n".join(self.in_flight)
 
-    def put_back(self) -> Batches:
+    def put_back(self, why: str) -> Batches:
         """Return it with the batch in front of what was observed since."""
         observed = (*self.in_flight, *self.observed)[-MAX_OBSERVATIONS:]
-        return replace(self, observed=observed, in_flight=(), failures=self.failures + 1)
+        failures = self.failures + 1
+        return replace(self, observed=observed, in_flight=(), failures=failures, failure=why)
 
 
 class Heart(Agent[Batches]):
@@ -88,9 +93,9 @@ class Heart(Agent[Batches]):
     ) -> NoReply[Batches]:
         return NoReply(replace(state, in_flight=(), findings=(*state.findings, response.text)))
 
-    def handle_error(self, _ref: RequestRef, _reason: Failure, state: Batches) -> NoReply[Batches]:
+    def handle_error(self, _ref: RequestRef, reason: Failure, state: Batches) -> NoReply[Batches]:
         # No prompt: a later tick tries again, so that a provider in trouble gets time.
-        return NoReply(state.put_back() if state.in_flight else state)
+        return NoReply(state.put_back(str(reason)) if state.in_flight else state)
 
     def show_state(self, state: Batches) -> FrozenDict:
         return FrozenDict(
@@ -98,6 +103,7 @@ class Heart(Agent[Batches]):
             in_flight=state.in_flight,
             findings=state.findings,
             failures=state.failures,
+            failure=state.failure,
         )
 
 
@@ -149,22 +155,35 @@ def begin(client: Client, name: str, voice: Voice, minimum: int) -> AgentHandle:
     return client.start_agent(cast(Heart, name, voice, minimum=minimum))
 
 
+def looked(client: Client, watch: Watch, name: str) -> Mapping[str, Any]:
+    """Return the agent's state once a batch was looked at, with or without a finding."""
+
+    def once() -> Mapping[str, Any] | None:
+        state = shown(client, name)
+        return state if state["findings"] or state["failures"] else None
+
+    return watch.until(once, "a batch was looked at")
+
+
 def main() -> None:
     """Two observations are too few, three are a batch."""
     with stage("Heartbeat: driven by a clock.") as here, watching(here.client) as watch:
         voice = here.voice(says("Load rose from 0.4 to 3.1 within three readings."))
         handle = begin(here.client, "heart", voice, minimum=3)
-        ticker = Ticker(handle, 50, here.run_dir)
-        for load in ("load 0.4", "load 1.8"):
-            here.client.notify_ack("heart", {"observed": load})
-            here.say(load)
-        here.say(f"findings so far: {len(shown(here.client, 'heart')['findings'])}")
-        here.client.notify_ack("heart", {"observed": "load 3.1"})
-        here.say("load 3.1")
-        watch.until(lambda: shown(here.client, "heart")["findings"], "a batch was looked at")
-        for finding in shown(here.client, "heart")["findings"]:
-            here.say(f"  {finding}")
-        stop_all(here.client, [handle])
+        with stopping(here.client, [handle]):
+            ticker = Ticker(handle, 50, here.run_dir)
+            for load in ("load 0.4", "load 1.8"):
+                here.client.notify_ack("heart", {"observed": load})
+                here.say(load)
+            here.say(f"findings so far: {len(shown(here.client, 'heart')['findings'])}")
+            here.client.notify_ack("heart", {"observed": "load 3.1"})
+            here.say("load 3.1")
+            state = looked(here.client, watch, "heart")
+            if not state["findings"]:
+                # The agent would try again at every tick; whoever watches need not.
+                here.fail(state["failure"])
+            for finding in state["findings"]:
+                here.say(f"  {finding}")
         here.say(f"the ticker ended with the agent: {ticker.wait(5_000)}")
 
 

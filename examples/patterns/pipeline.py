@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from examples.patterns.company import Voice, cast, of_voice, shown, start_all, stop_all, watching
+from examples.patterns.company import Voice, cast, of_voice, shown, start_all, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -105,13 +105,15 @@ def main() -> None:
             ("edit", "Make it shorter", here.voice(echoes())),
             ("publish", "Give it a headline", here.voice(echoes())),
         ]
-        handles = begin(here.client, "agents that outlive their terminal", stations)
-        names = [name for name, _, _ in stations]
-        watch.until_halted(names)
-        for name in names:
-            work = shown(here.client, name)
-            here.say(f"{name}: {work['output'] or work['failure']}")
-        stop_all(here.client, handles)
+        topic = "agents that outlive their terminal"
+        with stopping(here.client, begin(here.client, topic, stations)):
+            names = [name for name, _, _ in stations]
+            watch.until_halted(names)
+            for name in names:
+                work = shown(here.client, name)
+                if work["failure"]:
+                    here.fail(work["failure"])
+                here.say(f"{name}: {work['output']}")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ refusal is an answer, too: it is raised, and the turn of that worker is over.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Mapping
@@ -149,17 +150,19 @@ def main() -> None:
     with stage("Pool: equal workers, round robin.") as here, watching(here.client) as watch:
         steady = here.voice(echoes(), repeat=True)
         shaky = here.voice(echoes(), breaks("lost the thread"), echoes())
-        pool = Pool(here.client, "worker", [steady, shaky, steady])
-        for number in range(1, 8):
-            task = f"Reply with the number {number} and nothing else."
-            worker, _ = pool.submit(task)
-            here.say(f"task {number} goes to {worker.name!s}")
-        pool.wait_quiet(watch)
-        for entry in pool.results().values():
-            here.say(f"  {entry['task']} -> {entry.get('text') or entry.get('error')}")
-        pool.shrink(1)
-        here.say(f"still here: {', '.join(str(worker.name) for worker in pool.workers)}")
-        pool.close()
+        with contextlib.closing(Pool(here.client, "worker", [steady, shaky, steady])) as pool:
+            for number in range(1, 8):
+                task = f"Reply with the number {number} and nothing else."
+                worker, _ = pool.submit(task)
+                here.say(f"task {number} goes to {worker.name!s}")
+            pool.wait_quiet(watch)
+            results = pool.results().values()
+            for entry in results:
+                here.say(f"  {entry['task']} -> {entry.get('text') or entry.get('error')}")
+            if all("error" in entry for entry in results):
+                here.fail("no task succeeded")
+            pool.shrink(1)
+            here.say(f"still here: {', '.join(str(worker.name) for worker in pool.workers)}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stop_all, watching
+from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict
 from genagentd import (
@@ -141,11 +141,13 @@ def main() -> None:
             says("A supervisor knows how everything ended, because ends are its business."),
         )
         handle = begin(here.client, "researcher", "process supervision", voice, limit=2)
-        study = finished(here.client, watch, "researcher")
-        for question, answer in zip(study["questions"], study["answers"], strict=False):
-            here.say(f"{question} {answer}")
-        here.say(f"{study['phase']}: {study['report'] or study['failure']}")
-        stop_all(here.client, [handle])
+        with stopping(here.client, [handle]):
+            study = finished(here.client, watch, "researcher")
+            for question, answer in zip(study["questions"], study["answers"], strict=False):
+                here.say(f"{question} {answer}")
+            if study["phase"] == "failed":
+                here.fail(study["failure"])
+            here.say(f"done: {study['report']}")
 
 
 if __name__ == "__main__":

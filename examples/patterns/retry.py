@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stop_all, watching
+from examples.patterns.company import Voice, Watch, cast, of_voice, shown, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -165,17 +165,17 @@ def main() -> None:
     """Both forms, each failing twice."""
     with stage("Retry: bounded, at once or in time.") as here, watching(here.client) as watch:
         voice = here.voice(breaks("overloaded"), breaks("overloaded"), says("Here it is."))
-        handles = [
-            begin(here.client, "persistent", voice),
-            begin(here.client, "patient", voice, backoff_ms=40),
-        ]
-        answer = here.client.ask("persistent", "Say that here it is.").text
-        state = shown(here.client, "persistent")
-        here.say(f"persistent: {answer} (attempts: {state['attempts']}, one ref, one outcome)")
-        here.client.tell("patient", "Say that here it is.")
-        state = ended(here.client, watch, "patient")
-        here.say(f"patient: {state['answer']} (attempts: {state['attempts']}, waiting in between)")
-        stop_all(here.client, handles)
+        with stopping(here.client, [begin(here.client, "persistent", voice)]):
+            answer = here.client.ask("persistent", "Say that here it is.").text
+            tries = shown(here.client, "persistent")["attempts"]
+            here.say(f"persistent: {answer} (attempts: {tries}, one ref, one outcome)")
+        with stopping(here.client, [begin(here.client, "patient", voice, backoff_ms=40)]):
+            here.client.tell("patient", "Say that here it is.")
+            state = ended(here.client, watch, "patient")
+            if state["phase"] != "done":
+                here.fail(state["errors"][-1])
+            tries = state["attempts"]
+            here.say(f"patient: {state['answer']} (attempts: {tries}, waiting in between)")
 
 
 if __name__ == "__main__":

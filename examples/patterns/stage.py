@@ -4,7 +4,8 @@
     python -m examples.patterns.debate --backend claude    # the same agents, a real provider
     python -m examples.patterns.debate --backend chat -o base_url=http://localhost:8080/v1
 
-The daemon that runs is used. If none runs, a private one is started and ended again.
+The daemon that runs is used. If none runs, a private one is started and ended again. What
+fails is said in one line on stderr, and the program ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from examples.patterns.company import Voice
-from genagentd import Client, NotReachable
+from genagentd import Client, GenAgentError, NotReachable
 from genagentd.testing import PrivateDaemon, scripted
 
 Turn = list[dict[str, object]]
@@ -45,6 +48,14 @@ class Stage:
         line = indent + " ".join(text.split())
         print(line if len(line) <= 100 else f"{line[:99]}…", flush=True)
 
+    def fail(self, why: object) -> NoReturn:
+        """End the program here: its agents are stopped on the way out.
+
+        Raises:
+            SystemExit: always, with one line and exit code 1.
+        """
+        sys.exit("failed: " + " ".join(str(why).split()))
+
 
 @contextlib.contextmanager
 def stage(what: str) -> Iterator[Stage]:
@@ -57,7 +68,12 @@ def stage(what: str) -> Iterator[Stage]:
     given = parser.parse_args()
     options = {key: _value(text) for key, _, text in (o.partition("=") for o in given.options)}
     with _daemon() as run_dir, Client(run_dir) as client:
-        yield Stage(client, given.backend, options, run_dir)
+        here = Stage(client, given.backend, options, run_dir)
+        try:
+            yield here
+        # Whoever runs a program wants to know what happened, and not where in it.
+        except (GenAgentError, TimeoutError) as error:
+            here.fail(error)
 
 
 def _value(text: str) -> object:

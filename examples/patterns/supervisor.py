@@ -307,7 +307,9 @@ def main() -> None:
             for part in job["parts"]:
                 said = part["result"] or f"failed: {part['failure']}"
                 here.say(f"  {part['task']} -> {said}")
-            here.say(f"{job['phase']}: {job['report'] or job['failure']}")
+            if job["phase"] == "failed":
+                here.fail(job["failure"])
+            here.say(f"done: {job['report']}")
             here.say(f"agents before clearing: {len(here.client.list())}")
         here.say(f"agents after clearing: {len(here.client.list())}")
 

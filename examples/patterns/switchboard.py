@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from examples.patterns.company import Voice, cast, of_voice, shown, start_all, watching
+from examples.patterns.company import Voice, cast, of_voice, shown, start_all, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -162,16 +162,14 @@ class Switchboard:
 
 def main() -> None:
     """Three agents, two rounds, one failure."""
-    with stage("Switchboard: a person manages a fleet of agents.") as here:
+    with stage("Switchboard: a person manages many.") as here, watching(here.client) as watch:
         board = Switchboard(here.client)
-        with watching(here.client) as watch:
-            board.open(
-                {
-                    "docs": here.voice(says("The guide covers 9 of 11 commands."), says("Done.")),
-                    "tests": here.voice(says("All 212 pass."), breaks("the runner is offline")),
-                    "review": here.voice(says("Two remarks on main.py."), says("Both are fixed.")),
-                }
-            )
+        voices = {
+            "docs": here.voice(says("The guide covers 9 of 11 commands."), says("Done.")),
+            "tests": here.voice(says("All 212 pass."), breaks("the runner is offline")),
+            "review": here.voice(says("Two remarks on main.py."), says("Both are fixed.")),
+        }
+        with stopping(here.client, board.open(voices)):
             fleet = ("docs", "tests", "review")
             for prompt in ("How far are we? One sentence.", "Anything new? One sentence."):
                 board.broadcast(fleet, prompt)
@@ -179,14 +177,16 @@ def main() -> None:
             watch.until(
                 lambda: all(len(board.inbox(name)) == 2 for name in fleet), "every answer is there"
             )
+            answered = 0
             for name in fleet:
                 for entry in board.inbox(name):
+                    answered += "text" in entry
                     said = entry.get("text") or f"failed: {entry.get('error')}"
                     here.say(f"  {name} #{entry['number']}: {said}")
                 board.acknowledge(name, 2)
+            if not answered:
+                here.fail("nobody had an answer")
             here.say(f"unread now: {sum(len(board.inbox(name)) for name in fleet)}")
-            for name in fleet:
-                board.stop(name)
 
 
 if __name__ == "__main__":

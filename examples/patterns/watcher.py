@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from examples.patterns.company import Voice, cast, of_voice, shown, stop_all, watching
+from examples.patterns.company import Voice, cast, of_voice, shown, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import (
@@ -129,20 +129,21 @@ def main() -> None:
             says("The queue grows faster than it is read."),
             says("The disk will be full within the hour."),
         )
-        handle = begin(here.client, "watcher", voice)
-        for level, what in (
-            ("info", "backup began"),
-            ("error", "queue length 40,000"),
-            ("info", "backup ended"),
-            ("critical", "disk at 98 %"),
-            ("debug", "tick"),
-        ):
-            here.say(f"{level}: {what}")
-            here.client.notify("watcher", {"level": level, "what": what})
-        watch.until(lambda: len(findings(here.client, "watcher")) == 2, "both are looked at")
-        for seen in findings(here.client, "watcher"):
-            here.say(f"  {seen['event']} -> {seen['finding'] or seen['failure']}")
-        stop_all(here.client, [handle])
+        with stopping(here.client, [begin(here.client, "watcher", voice)]):
+            for level, what in (
+                ("info", "backup began"),
+                ("error", "queue length 40,000"),
+                ("info", "backup ended"),
+                ("critical", "disk at 98 %"),
+                ("debug", "tick"),
+            ):
+                here.say(f"{level}: {what}")
+                here.client.notify("watcher", {"level": level, "what": what})
+            watch.until(lambda: len(findings(here.client, "watcher")) == 2, "both are looked at")
+            for seen in findings(here.client, "watcher"):
+                here.say(f"  {seen['event']} -> {seen['finding'] or seen['failure']}")
+            if not any(seen["finding"] for seen in findings(here.client, "watcher")):
+                here.fail("nothing was found out about any event")
 
 
 if __name__ == "__main__":

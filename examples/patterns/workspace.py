@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from examples.patterns.company import Voice, cast, of_voice, shown, stop_all, watching
+from examples.patterns.company import Voice, cast, of_voice, shown, stopping, watching
 from examples.patterns.stage import stage
 from genagent_protocol.plain import FrozenDict
 from genagentd import (
@@ -188,15 +188,17 @@ def main() -> None:
             run="run-1",
             turns=3,
         )
-        watch.until_halted(["writer"])
-        state = shown(here.client, "writer")
-        log = asyncio.run(git(Path(root) / "run-1", "log", "--format=%s", "--reverse"))
-        here.say(f"commits: {', '.join(log.splitlines())}")
-        for number, text in enumerate(state["written"], 1):
-            here.say(f"  {number:03}.md: {text}")
-        summary = Path(root) / "run-1" / "SUMMARY"
-        here.say(f"summary: {summary.read_text() if summary.exists() else state['failure']}")
-        stop_all(here.client, [handle])
+        with stopping(here.client, [handle]):
+            watch.until_halted(["writer"])
+            state = shown(here.client, "writer")
+            log = asyncio.run(git(Path(root) / "run-1", "log", "--format=%s", "--reverse"))
+            here.say(f"commits: {', '.join(log.splitlines())}")
+            for number, text in enumerate(state["written"], 1):
+                here.say(f"  {number:03}.md: {text}")
+            if state["failure"]:
+                here.fail(state["failure"])
+            summary = Path(root) / "run-1" / "SUMMARY"
+            here.say(f"summary: {summary.read_text()}")
 
 
 if __name__ == "__main__":

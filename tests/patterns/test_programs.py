@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,26 +42,64 @@ def test_there_are_eleven() -> None:
     assert all((ROOT / f"docs/patterns/{name}.md").exists() for name in PATTERNS)
 
 
+def _run(daemon: PrivateDaemon, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"examples.patterns.{name}", *arguments],
+        cwd=ROOT,
+        env=daemon.environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+
+def _chat(base_url: str) -> Sequence[str]:
+    return ("--backend", "chat", "-o", f"base_url={base_url}", "-o", "model=m")
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 def test_the_pattern_runs_with_a_provider(
     name: str, provider: Loopback, genagent_daemon: PrivateDaemon, genagent_client: Client
 ) -> None:
     """On the daemon that runs already, which keeps no agent of it."""
     provider.answers(Says(pieces=("Why", "?")))
-    options = (f"base_url={provider.base_url}", "model=m")
-    command = [sys.executable, "-m", f"examples.patterns.{name}", "--backend", "chat"]
 
-    done = subprocess.run(
-        [*command, *(word for option in options for word in ("-o", option))],
-        cwd=ROOT,
-        env=genagent_daemon.environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = _run(genagent_daemon, name, *_chat(provider.base_url))
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "private" not in done.stdout
     assert "Why?" in done.stdout
     assert provider.requests
     assert genagent_client.list() == ()
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_provider_that_is_not_there_is_one_line_and_leaves_no_agent(
+    name: str, genagent_daemon: PrivateDaemon, genagent_client: Client
+) -> None:
+    """No traceback, no wait for what cannot come, and the next run finds its names free."""
+    # Port 9 is `discard`: nothing listens there, and no server of a test ever does.
+    done = _run(genagent_daemon, name, *_chat("http://127.0.0.1:9/v1"))
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr.startswith("failed: ")
+    assert done.stderr.count("\n") == 1
+    assert genagent_client.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"), [("retry", "patient"), ("pipeline", "edit"), ("switchboard", "tests")]
+)
+def test_a_name_that_somebody_has_is_one_line_and_he_keeps_it(
+    name: str, taken: str, genagent_daemon: PrivateDaemon, genagent_client: Client
+) -> None:
+    """Whatever the pattern had started before is stopped again."""
+    incumbent = genagent_client.start_agent(None, name=taken, backend="echo")
+
+    done = _run(genagent_daemon, name)
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stderr.startswith("failed: ")
+    assert "already_started" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [row.handle for row in genagent_client.list()] == [incumbent]
