@@ -269,14 +269,18 @@ def running(
         clear(client, name)
 
 
+def company(client: Client, name: str) -> list[str]:
+    """Return the names of the coordinator and its workers, as far as they are there."""
+    everybody = [row.name for row in client.list() if isinstance(row.name, str)]
+    return [one for one in everybody if one == name or one.startswith(f"{name}/")]
+
+
 def clear(client: Client, name: str) -> None:
     """Stop the coordinator first, so that it starts nobody any more, and then its workers."""
-    mine = [row for row in client.list() if row.name == name]
-    for row in mine:
-        client.stop(row.name)
-    for row in client.list():
-        if isinstance(row.name, str) and row.name.startswith(f"{name}/"):
-            client.stop(row.name)
+    if name in company(client, name):
+        client.stop(name)
+    for worker in company(client, name):
+        client.stop(worker)
 
 
 def finished(
@@ -310,8 +314,8 @@ def main() -> None:
             if job["phase"] == "failed":
                 here.fail(job["failure"])
             here.say(f"done: {job['report']}")
-            here.say(f"agents before clearing: {len(here.client.list())}")
-        here.say(f"agents after clearing: {len(here.client.list())}")
+            here.say(f"its agents before clearing: {len(company(here.client, 'lead'))}")
+        here.say(f"its agents after clearing: {len(company(here.client, 'lead'))}")
 
 
 if __name__ == "__main__":

@@ -103,3 +103,17 @@ def test_a_name_that_somebody_has_is_one_line_and_he_keeps_it(
     assert "already_started" in done.stderr
     assert done.stderr.count("\n") == 1
     assert [row.handle for row in genagent_client.list()] == [incumbent]
+
+
+def test_the_supervisor_counts_its_own_agents(
+    genagent_daemon: PrivateDaemon, genagent_client: Client
+) -> None:
+    """A daemon that runs already has agents of others."""
+    genagent_client.start_agent(None, name="stranger", backend="echo")
+
+    done = _run(genagent_daemon, "supervisor")
+
+    assert done.returncode == 0, done.stderr
+    assert "its agents before clearing: 4" in done.stdout
+    assert "its agents after clearing: 0" in done.stdout
+    assert [row.name for row in genagent_client.list()] == ["stranger"]
