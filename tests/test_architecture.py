@@ -161,6 +161,17 @@ def test_no_module_is_longer_than_five_hundred_lines() -> None:
     assert long == {}
 
 
+def test_time_limits_are_those_that_hold_in_a_task_being_cancelled() -> None:
+    """`asyncio.timeout` of the oldest Pythons we run on does not (`genagent_backends.timeouts`)."""
+    other = [
+        module
+        for module, path in MODULES.items()
+        if "asyncio.timeout(" in (text := path.read_text()) or "asyncio.timeout_at(" in text
+    ]
+
+    assert other == []
+
+
 def _fresh(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/"

@@ -27,6 +27,7 @@ from genagent_backends.subprocesses import (
     Listener,
     not_started,
 )
+from genagent_backends.timeouts import timeout
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict
 
@@ -116,7 +117,7 @@ class Duplex:
             return
         await process.close_stdin()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_MS / 1000):
+            async with timeout(LEAVE_MS / 1000):
                 await process.wait()
         await process.end()
 

@@ -22,6 +22,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
+from genagent_backends.timeouts import timeout
+
 #: How long a turn waits for its release, and a test for its turn, unless told otherwise.
 GATE_TIMEOUT_MS = 5_000
 SAFE_TAG = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -70,7 +72,7 @@ async def _take_byte(descriptor: int, complaint: str, timeout_ms: int) -> None:
     taken: asyncio.Future[None] = loop.create_future()
     loop.add_reader(descriptor, _try_to_take, descriptor, taken)
     try:
-        async with asyncio.timeout(timeout_ms / 1000):
+        async with timeout(timeout_ms / 1000):
             await taken
     except TimeoutError:
         raise GateTimeout(f"{complaint} within {timeout_ms} ms") from None

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from genagent_backends.base import Process, Turn
 from genagent_backends.programs import Program
 from genagent_backends.subprocesses import Command
+from genagent_backends.timeouts import timeout
 from genagent_protocol.events import Event
 
 #: How long a program may take to say its version; a turn that is shorter ends no later.
@@ -67,7 +68,7 @@ async def _version_of(turn: Turn, command: Command) -> str | None:
     except OSError:
         return None
     try:
-        async with asyncio.timeout(PATIENCE_MS / 1000):
+        async with timeout(PATIENCE_MS / 1000):
             await process.close_stdin()
             found = VERSION.search(await _all(process))
     except TimeoutError:

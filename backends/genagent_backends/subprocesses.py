@@ -21,6 +21,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 from genagent_backends.base import Process, Turn
 from genagent_backends.failures import error_event
 from genagent_backends.lines import Line, LineSplitter, LineTooLong
+from genagent_backends.timeouts import Timeout, timeout, timeout_at
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import BackendError
@@ -109,7 +110,7 @@ class LineReader:
         self._ready: deque[Line] = deque()
         self._ended = False
         self._drained_at: float | None = None
-        self._scope: asyncio.Timeout | None = None
+        self._scope: Timeout | None = None
 
     async def __aenter__(self) -> Self:
         self._watching = asyncio.create_task(self._watch_exit())
@@ -153,7 +154,7 @@ class LineReader:
     async def _read(self, until: float) -> bytes | None:
         limit = min(until, math.inf if self._drained_at is None else self._drained_at)
         try:
-            async with asyncio.timeout_at(None if limit == math.inf else limit) as self._scope:
+            async with timeout_at(None if limit == math.inf else limit) as self._scope:
                 return await self._process.read()
         except TimeoutError:
             return None
@@ -280,7 +281,7 @@ async def _let_leave(process: Process, reader: LineReader) -> None:
     # It may still be writing down the session that the next turn resumes, and it must
     # not wait for somebody to read the rest of what it says.
     with suppress(TimeoutError):
-        async with asyncio.timeout(EXIT_GRACE_MS / 1000):
+        async with timeout(EXIT_GRACE_MS / 1000):
             while await reader.next() != "end":
                 pass
             await process.wait()

@@ -21,6 +21,7 @@ except ModuleNotFoundError:
     ) from None
 
 from genagent_backends.endpoints import Endpoint
+from genagent_backends.timeouts import timeout_at
 
 #: The longest body that is read when it is no stream.
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -72,7 +73,7 @@ class Answer:
     async def _next(self, incoming: AsyncIterator[bytes]) -> bytes | None:
         # The clock runs only while we wait: a slow consumer is not cancelled by it.
         with _problems(self._endpoint):
-            async with asyncio.timeout_at(self._until):
+            async with timeout_at(self._until):
                 return await anext(incoming, None)
 
     async def body(self) -> bytes:
@@ -206,7 +207,7 @@ class Connections:
                 message = client.build_request(
                     "POST", request.url, headers=dict(request.headers), content=request.body
                 )
-                async with asyncio.timeout_at(until):
+                async with timeout_at(until):
                     response = await client.send(message, stream=True)
             try:
                 yield Answer(response, endpoint, until)

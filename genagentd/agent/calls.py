@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from genagent_backends.timeouts import timeout
 from genagent_protocol.answers import AgentAnswer, Refused
 from genagent_protocol.envelopes import Call, DaemonAnswer, Down, Reply, Request, UnknownType
 from genagent_protocol.errors import CallTimeout, ProcessDown
@@ -135,7 +136,7 @@ class _Gone(Exception):
 
 async def _in_time(answer: asyncio.Future[Answer], what: str, timeout_ms: int | None) -> Answer:
     try:
-        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+        async with timeout(None if timeout_ms is None else timeout_ms / 1000):
             return await answer
     except TimeoutError:
         assert timeout_ms is not None

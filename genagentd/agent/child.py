@@ -15,6 +15,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
+from genagent_backends.timeouts import timeout
 from genagentd import kernel
 from genagentd.agent.sweep import Identity, readable, signalled
 
@@ -162,7 +163,7 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             send(self.pid, number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._grace_ms / 1000):
+            async with timeout(self._grace_ms / 1000):
                 await self.wait()
 
     def close(self) -> None:

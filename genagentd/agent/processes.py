@@ -7,11 +7,11 @@ what a thread starts may die with that thread.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 from collections.abc import Mapping, Sequence
 
+from genagent_backends.timeouts import timeout
 from genagentd.agent import log
 from genagentd.agent.child import GRACE_MS, ChildProcess
 from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless
@@ -103,7 +103,7 @@ class Processes:
         """Let go of *children*, which have ended; one that cannot is left to the next time."""
         for child in list(children.values()):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WAIT_S):
+                async with timeout(LAST_WAIT_S):
                     await child.wait()
                 self._of_turn.pop(child.pid, None)
                 child.close()

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
+from genagent_backends.timeouts import timeout
 from genagentd import kernel
 
 #: How long what is asked to end may take before it is killed, unless somebody is in a hurry.
@@ -112,7 +113,7 @@ async def signalled(found: Iterable[Identity], number: signal.Signals, within_ms
         for pidfd in held:
             kernel.signal_pidfd(pidfd, number)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_ms / 1000):
+            async with timeout(within_ms / 1000):
                 for pidfd in held:
                     await readable(pidfd)
     finally:

@@ -257,8 +257,9 @@ class AsyncSession(_Common):
         try:
             self._send(message)
             try:
-                async with asyncio.timeout(None if limit_ms is None else limit_ms / 1000):
-                    return value_of(await self._settlement(call_id))
+                settlement = self._settlement(call_id)
+                limit_s = None if limit_ms is None else limit_ms / 1000
+                return value_of(await asyncio.wait_for(settlement, limit_s))
             except TimeoutError:
                 self._serving.timed_out(call_id)
                 return value_of(await self._settlement(call_id))

@@ -169,8 +169,7 @@ class Orphans:
         self._settled.clear()
         self.sweep_soon()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._settled.wait()
+            await asyncio.wait_for(self._settled.wait(), within_s)
         return list(self._dying)
 
 

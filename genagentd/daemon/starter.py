@@ -70,8 +70,8 @@ class Starter:
         async with self._turn:
             self._since_ticks = kernel.ticks_now()
             try:
-                async with asyncio.timeout(patience_s):
-                    await (self._bear if self._uses_helper else self._spawn)(newborn)
+                launch = (self._bear if self._uses_helper else self._spawn)(newborn)
+                await asyncio.wait_for(launch, patience_s)
             except TimeoutError:
                 raise LaunchLost(f"a launch took longer than {patience_s} s") from None
             finally:
