@@ -55,21 +55,24 @@ RESERVED_HEADERS = frozenset(
 
 
 def base_url(value: Plain) -> str:
-    """Accept an https URL, or an http one of this machine, without user, query and fragment."""
+    """Accept an https URL, or an http one of this machine, without user, query and fragment.
+
+    What is returned has scheme and host in lower case, whatever was given.
+    """
     url = text(value)
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname or "", parts.port
     except ValueError:
         raise BadValue("is no URL") from None
-    if not host or re.search(r"[\s\\]", url):
+    if not host or not url.isprintable() or re.search(r"[\s\\]", url):
         raise BadValue("is no URL")
     if parts.username is not None or parts.password is not None:
         raise BadValue("must not have a user in it")
     if "?" in url or "#" in url:
         raise BadValue("must have neither query nor fragment")
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)):
-        return url.rstrip("/")
+        return f"{parts.scheme}://{parts.netloc.lower()}{parts.path}".rstrip("/")
     raise BadValue("must be https, or http to this machine")
 
 
@@ -206,6 +209,11 @@ class Endpoint:
     def local(self) -> bool:
         """Whether the provider is on this machine, where a key is not needed."""
         return is_loopback(urlsplit(self.base_url).hostname or "")
+
+    @property
+    def in_the_clear(self) -> bool:
+        """Whether nothing proves who the provider is: for http to this machine, and only there."""
+        return self.local and urlsplit(self.base_url).scheme == "http"
 
 
 def read_endpoint(

@@ -157,7 +157,7 @@ class Connections:
         return "Connections()"
 
     def _verified(self, endpoint: Endpoint) -> ssl.SSLContext | bool:
-        if not endpoint.base_url.startswith("https"):
+        if endpoint.in_the_clear:
             return False  # there is nothing to verify, and loading certificates is slow
         if self._certificates is None:
             try:

@@ -7,14 +7,24 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genagent_backends.anthropic import AnthropicBackend
 from genagent_backends.base import Backend, Failed
 from genagent_backends.chat import ChatBackend
-from genagent_backends.endpoints import KeySource, base_url, header_fields, is_loopback
+from genagent_backends.endpoints import (
+    KeySource,
+    base_url,
+    header_fields,
+    is_loopback,
+    read_endpoint,
+    request_fields,
+)
 from genagent_backends.openai import OpenAIBackend
-from genagent_backends.options import BadValue
+from genagent_backends.options import BadValue, Option
 from genagent_backends.rehearsal import settled
+from genagent_backends.transport import Connections
 from genagent_protocol.plain import FrozenDict, freeze
 
 BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
@@ -23,6 +33,12 @@ VARIABLES = {
     OpenAIBackend: "OPENAI_API_KEY",
     ChatBackend: "OPENAI_API_KEY",
 }
+NO_FIELDS = Option("request_fields", request_fields(), FrozenDict())
+
+
+def _spelt(data: st.DataObject, word: str) -> str:
+    upper = data.draw(st.lists(st.booleans(), min_size=len(word), max_size=len(word)))
+    return "".join(c.upper() if up else c for c, up in zip(word, upper, strict=True))
 
 
 async def start(backend: type[Backend], **options: object) -> object:
@@ -46,6 +62,8 @@ def code(answer: object) -> tuple[object, object]:
         ("http://127.9.9.9", "http://127.9.9.9"),
         ("http://localhost:1", "http://localhost:1"),
         ("http://[::1]:8080", "http://[::1]:8080"),
+        ("HTTPS://API.Example.com/V1", "https://api.example.com/V1"),
+        ("Http://LocalHost:1/", "http://localhost:1"),
     ],
 )
 def test_https_is_taken_and_http_on_this_machine(url: str, kept: str) -> None:
@@ -68,6 +86,7 @@ def test_https_is_taken_and_http_on_this_machine(url: str, kept: str) -> None:
         "https://api.example.com#x",
         "https://api.example.com\n",
         "https://api.example.com\\@evil",
+        "\x01https://api.example.com",
         "ftp://api.example.com",
         "file:///etc/passwd",
         "api.example.com",
@@ -82,6 +101,26 @@ def test_everything_else_is_refused(url: str | int) -> None:
     """The key and the conversation would go there."""
     with pytest.raises(BadValue):
         base_url(url)
+
+
+@given(data=st.data())
+def test_only_http_to_this_machine_goes_unproved(data: st.DataObject) -> None:
+    """However an address is spelt: a server that nobody proved would get the key."""
+    scheme = _spelt(data, data.draw(st.sampled_from(["http", "https", "ftp"])))
+    names = ["localhost", "127.0.0.1", "[::1]", "localhost.", "api.example.com", "[::2]"]
+    host = _spelt(data, data.draw(st.sampled_from(names)))
+    rest = data.draw(st.sampled_from(["", "/", ":8080/v1", "/V1/", "/http://localhost"]))
+    options = FrozenDict({"model": "m", "base_url": f"{scheme}://{host}{rest}"})
+    # Any variable that has a value is a key for this.
+    read = read_endpoint((), NO_FIELDS, options, key_variable="PATH", url="")
+    if isinstance(read, Failed):
+        return
+    endpoint, _ = read
+
+    assert endpoint.base_url.startswith(("http://", "https://"))
+    unproved = Connections()._verified(endpoint) is False
+    assert unproved == (scheme.lower() == "http")
+    assert not unproved or host.lower() in ("localhost", "127.0.0.1", "[::1]")
 
 
 def test_only_certain_names_are_this_machine() -> None:

@@ -123,12 +123,15 @@ def untold(house: PrivateDaemon, client: Client, told: str) -> None:
 
 
 @each_backend
+@pytest.mark.parametrize("scheme", ["https", "HTTPS", "Https"])
 def test_a_provider_that_is_not_trusted_hears_nothing(
-    house: PrivateDaemon, client: Client, authorities: Authorities, backend: str
+    house: PrivateDaemon, client: Client, authorities: Authorities, backend: str, scheme: str
 ) -> None:
     """A failure in normal form, no trace, no key in anything; the agent lives."""
     with loopback(Says(), tls=authorities.server(trusted=False)) as provider:
-        handle = start(client, backend, options(provider), env={"MY_KEY": KEY})
+        given = options(provider)
+        given["base_url"] = given["base_url"].replace("https", scheme)
+        handle = start(client, backend, given, env={"MY_KEY": KEY})
 
         done = turn(client, handle, PROMPT)
 
