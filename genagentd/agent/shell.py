@@ -28,12 +28,13 @@ from genagentd.agent.opening import Opened
 from genagentd.agent.outgoing import Outgoing
 from genagentd.agent.processes import Processes
 from genagentd.agent.turn import CheckpointCall, Turns
-from genagentd.agent.unresolved import under_way, unresolved
+from genagentd.agent.unresolved import held, under_way, unresolved
 from genagentd.deadlines import Deadlines
 
 #: How many things are dealt with before the loop gets its turn again.
 BATCH = 256
 
+ASKED_TO_END = (inputs.DrainRequested, inputs.StopRequested)
 TURN_OVER = (inputs.TurnEnded, inputs.TurnCrashed, inputs.TurnStopped)
 
 
@@ -67,6 +68,8 @@ class Shell:
         self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
         self._sweeping: asyncio.Task[None] | None = None
         self._exit: ExitReason | None = None
+        #: What the daemon was told is left without an outcome, once it has asked for the end.
+        self._leaves: tuple[RequestRef, ...] | None = None
         #: Accepted requests that got no outcome, once the agent has exited.
         self.unresolved: tuple[RequestRef, ...] = ()
 
@@ -152,6 +155,16 @@ class Shell:
         if isinstance(fact, inputs.TurnEventReceived):
             self._turns.heard(fact.turn)
         await self._obey(self._machine, advance(self._machine, fact))
+        if self._leaves is not None or isinstance(fact, ASKED_TO_END):
+            self._tell_what_it_leaves()
+
+    def _tell_what_it_leaves(self) -> None:
+        """Tell it at once, and when it is less: we may be killed before we can say `Exiting`."""
+        leaves = held(self._machine)
+        if leaves != self._leaves and self._exit is None:
+            self._leaves = leaves
+            self._outgoing.say(DAEMON, envelopes.Leaving(unresolved=leaves))
+            self._outgoing.flush()
 
     # Orders
 

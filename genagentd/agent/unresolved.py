@@ -1,4 +1,4 @@
-"""Which accepted requests end with their agent: accounted for by name, never completed.
+"""Which accepted requests end, or may end, with their agent: accounted for, never completed.
 
 Asks are not among them: who asks learns the end as its answer or from the DOWN.
 """
@@ -40,6 +40,13 @@ def under_way(agent: Agent) -> Request | None:
             return ending.turn.request
         case _:
             return None
+
+
+def held(agent: Agent) -> tuple[RequestRef, ...]:
+    """Return the tells that *agent* has accepted and has not given an outcome yet."""
+    said = {result.ref for result in agent.results.items}
+    found = (request.ref for request in _accepted(agent) if request.ref not in said)
+    return tuple(islice(found, MAX_TOLD))
 
 
 def unresolved(before: Agent, last: Advance) -> tuple[RequestRef, ...]:

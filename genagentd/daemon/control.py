@@ -32,6 +32,8 @@ UNRESPONSIVE_MS = 3_000
 #: The end of a shutdown's grace, at most half of it: who is still in a turn is stopped then,
 #: so that it can tell which requests it leaves unresolved before it would be killed.
 LAST_WORDS_MS = 2_000
+#: How long agents may take to end, or to say what they leave, if that is forced at once.
+FORCED_MS = 500
 
 
 class Daemon:
@@ -98,13 +100,16 @@ class Daemon:
         incarnation = port.incarnation
         match said:
             case envelopes.Ready():
+                self.shell.lives[incarnation].was_ready = True
                 self._feed(inputs.AgentReady(incarnation))
                 if self._board.telemetry_watched:
                     self._board.say(port, envelopes.TelemetryWanted(on=True))
             case envelopes.StartRefused():
                 self._feed(inputs.AgentRefused(incarnation, said.error))
+            case envelopes.Leaving():
+                self.shell.lives[incarnation].leaves = said.unresolved
             case envelopes.Exiting():
-                self._account(port, said)
+                self.shell.lives[incarnation].leaves = said.unresolved
                 self._feed(inputs.ExitSaid(incarnation, said.reason))
             case envelopes.Pong():
                 self._answered(incarnation)
@@ -151,10 +156,6 @@ class Daemon:
             uptime_ms=now_ms() - self._began_ms,
             bad_frames=self._board.foreign_frames,
         )
-
-    def _account(self, port: Port, said: envelopes.Exiting) -> None:
-        for ref in said.unresolved:
-            report("request.unresolved", agent=port.name, ref=ref.text, reason=str(said.reason))
 
     def _client_gone(self, client: Client) -> None:
         if client.number not in self._gone:
@@ -366,9 +367,16 @@ class Daemon:
     # --- the end
 
     def shut_down(self, *, force: bool, grace_ms: int | None = None) -> None:
-        """Begin to end, or, with *force*, end at once. `finished` is set when all is gone."""
-        if force or self.shell.table.shutdown is not None:
+        """Begin to end, or, with *force* or the second time, end now.
+
+        `finished` is set when all is gone. Who is to end now and was not asked before
+        has half a second to say which requests it leaves.
+        """
+        if self.shell.table.shutdown is not None:
             self._feed(inputs.ShutdownForced())
+            return
+        if force:
+            self._feed(inputs.ShutdownRequested(grace_ms=FORCED_MS, drains=False))
             return
         grace = self._config.grace_ms if grace_ms is None else grace_ms
         self._last_words.arm("grace", grace - min(LAST_WORDS_MS, grace // 2))

@@ -168,8 +168,17 @@ class Shell:
 
     def _dispose(self, incarnation: Incarnation) -> None:
         life = self.lives.pop(incarnation)
+        self._account(life)
         life.dispose()
         self.feed(inputs.ClientGone(-incarnation.number))
+
+    def _account(self, life: Life) -> None:
+        """Name the requests that got no outcome because it ended."""
+        for ref in life.leaves or ():
+            report("request.unresolved", agent=life.start.name, ref=ref.text)
+        if life.leaves is None and life.was_ready and self.table.shutdown is not None:
+            # It was killed before it could say so: frozen, or holding its interpreter.
+            warn("requests.unknown", agent=life.start.name, incarnation=life.incarnation.text)
 
     def _known(self) -> set[int]:
         """Return the agents among our children, also those announced a moment ago."""

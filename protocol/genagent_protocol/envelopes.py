@@ -177,6 +177,17 @@ class StartRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leaving:
+    """Agent → daemon: asked to end, I hold these accepted requests without a completion.
+
+    Said at once, and again when they are fewer, since the agent may be killed before
+    it can say `Exiting`: then these are accounted for.
+    """
+
+    unresolved: tuple[RequestRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Exiting:
     """Agent → daemon, last of all: why I exit. Believed only with the reserved exit status.
 
@@ -208,6 +219,7 @@ ToDaemon = (
     | Request
     | Ready
     | StartRefused
+    | Leaving
     | Exiting
     | Pong
     | Telemetry

@@ -24,6 +24,7 @@ from genagent_protocol.refs import RequestRef
 from genagentd import kernel
 from genagentd.client.client import Client
 from support import fleet
+from support.commands import ran
 from support.daemons import PrivateDaemon
 from support.figures import Figures, counts
 from support.waiting import until
@@ -119,6 +120,57 @@ def test_F032_turns_may_finish_and_every_ref_is_accounted_for(
     assert reasons == ["shutdown"] * count
     assert [fates[ref] for ref in running] == ["logged", "completed"] * (count // 2)
     assert {fates[ref] for ref in queued} == {"draining"}
+
+
+@pytest.mark.parametrize("how", ["forced", "signalled again", "killed at the end of the grace"])
+def test_a_request_whose_agent_had_no_time_is_named_all_the_same(
+    hasty: PrivateDaemon, how: str
+) -> None:
+    """It is killed before it can say why it exits, and has said before what it would leave."""
+    stuck: fleet.Turn = [{"kind": "text", "text": "begun"}, {"hang": "blocked"}]
+    fates: dict[RequestRef, str] = {}
+    with Client(hasty.run) as client:
+        handle = fleet.start(client, "a", stuck)
+        running = client.at(handle).submit_with_completion("go", stream_to=client.address).ref
+        fleet.event(client, running, "text")
+        queued = client.at(handle).submit_with_completion("queued").ref
+        fleet.admission(client, queued)
+
+        if how == "forced":
+            assert ran(hasty, "genagentd", "stop", "--force").code == 0
+        else:
+            hasty.signal(signal.SIGTERM)
+        if how == "signalled again":
+            until(partial(_drains, client, "a"), "it drains")
+            until(partial(_signalled_again, hasty), "that was no echo")
+        hasty.wait()
+        with contextlib.suppress(DaemonLost):
+            for message in fleet.rest(client, 5_000):
+                if isinstance(message, Completion):
+                    assert isinstance(message.outcome, Failed)
+                    fates[message.ref] = str(message.outcome.reason)
+
+    for line in lines(hasty, "request.unresolved"):
+        fates[RequestRef.parse(line["ref"])] = "logged"
+    assert fates == {running: "logged", queued: "logged" if how == "forced" else "draining"}
+
+
+def _signalled_again(daemon: PrivateDaemon) -> bool:
+    daemon.signal(signal.SIGTERM)
+    return any(line["forced"] for line in lines(daemon, "signal"))
+
+
+def test_an_agent_that_could_not_say_what_it_leaves_is_named(hasty: PrivateDaemon) -> None:
+    """Frozen, it hears nothing; that its requests are not known is the truth."""
+    with Client(hasty.run) as client:
+        handle = fleet.start(client, "frozen", fleet.HANGS)
+        client.tell("frozen", "go")
+        fleet.start(client, "idle")
+        os.kill(handle.pid, signal.SIGSTOP)
+        hasty.signal(signal.SIGTERM)
+        hasty.wait()
+
+    assert [line["agent"] for line in lines(hasty, "requests.unknown")] == ["frozen"]
 
 
 def _drains(client: Client, name: object) -> bool:

@@ -39,6 +39,7 @@ from genagent_protocol.envelopes import (
     Halt,
     Hello,
     Interrupt,
+    Leaving,
     Notify,
     Ping,
     Pong,
@@ -214,6 +215,7 @@ MESSAGES: tuple[Any, ...] = (
             log="/run/user/1000/genagentd/logs/reviewer.log",
         )
     ),
+    Leaving(unresolved=(REF, OTHER_REF)),
     Exiting(reason=CRASHED, unresolved=(REF, OTHER_REF)),
     Telemetry(
         event="turn.stop",
