@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from genagent_protocol.plain import FrozenDict
 from genagentd import (
     Agent,
     AsyncClient,
@@ -53,8 +54,8 @@ class Log:
 class Deployer(Agent[Log]):
     """Does nothing risky without a yes: no client, no answer and no time left all mean no."""
 
-    def init_agent(self, _options: object) -> Started[Log]:
-        return Started({}, Log())
+    def init_agent(self, options: FrozenDict) -> Started[Log]:
+        return Started(options, Log())
 
     async def pre_turn(self, prompt: str, state: Log) -> Run[Log] | Skip[Log]:
         verdict = await self._verdict(prompt) if prompt.startswith("deploy") else "harmless"

@@ -32,7 +32,9 @@ class Coder(Agent[State]):
 
     def init_agent(self, options: FrozenDict) -> Started[State]:
         path = str(options["path"])
-        return Started({}, State(path=path))
+        # The rest is the backend's: an option that is not handed on reaches nobody.
+        others = {name: value for name, value in options.items() if name != "path"}
+        return Started(others, State(path=path))
 
     def handle_response(self, _ref: RequestRef, response: Response, state: State) -> NoReply[State]:
         state.responses.append(response.text)

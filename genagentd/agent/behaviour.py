@@ -125,7 +125,8 @@ class Agent(ABC, Generic[S]):
         """Return the backend's options and the first state, or why there is no starting.
 
         *options* are the start options without the limits. The default hands all
-        of them to the backend and has no state (None).
+        of them to the backend and has no state (None). Whoever overrides this hands
+        them on, `Started(options, state)`: what it leaves out reaches nobody.
         """
         return Started(options, cast("S", None))
 
