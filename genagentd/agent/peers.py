@@ -51,7 +51,12 @@ ASK_TIMEOUT_MS = 60_000
 
 
 class Peers:
-    """The other agents, as one agent sees them. Use it from callbacks and from the turn."""
+    """The other agents, as one agent sees them. Use it from callbacks and from the turn.
+
+    What is shown as `async def` waits for an answer. Await it, in an `async def`
+    callback or in the turn: `answer = await self.context.peers.ask("b", "...")`. In a
+    plain `def` the call only makes a coroutine, which nobody runs: nothing is sent.
+    """
 
     def __init__(self, name: Plain, incarnation: Incarnation, say: Say, calls: Calls) -> None:
         self._name = name

@@ -245,7 +245,7 @@ class AsyncClient:
     # --- one process, by its handle
 
     def at(self, handle: AgentHandle) -> AsyncCaptured:
-        """As `Client.at`."""
+        """As `Client.at`. This asks nobody and is not awaited; the calls of what it returns are."""
         return AsyncCaptured(self.shell, handle)
 
     async def demonitor(self, monitor: MonitorRef) -> bool:
