@@ -60,13 +60,18 @@ def payload(value: object, what: str) -> Plain:
     return found
 
 
-def prompt(value: object) -> str:
+def text(value: object, what: str) -> str:
     """Return *value* if it is text that one message can hold; raises as `payload`."""
     if not isinstance(value, str):
-        raise UsageError(f"prompt: text is wanted, not {type(value).__name__}")
-    found = payload(value, "prompt")
+        raise UsageError(f"{what}: text is wanted, not {type(value).__name__}")
+    found = payload(value, what)
     assert isinstance(found, str)
     return found
+
+
+def prompt(value: object) -> str:
+    """Return *value* if it is text that one message can hold; raises as `payload`."""
+    return text(value, "prompt")
 
 
 def mapping(value: object, what: str) -> FrozenDict:
@@ -80,9 +85,14 @@ def mapping(value: object, what: str) -> FrozenDict:
 def environment(value: object) -> FrozenDict:
     """Return *value* if it is variables for an agent; raises as `payload`."""
     found = mapping(value, "env")
-    for name, text in found.items():
-        if not isinstance(text, str):
+    for name, set_to in found.items():
+        if not isinstance(set_to, str):
             raise UsageError(f"env: the value of {name} is not text")
+        # The kernel's rules: whatever breaks them would end the process that sets it.
+        if not name or "=" in name or "\0" in name:
+            raise UsageError(f"env: {name!r} is not a name: it is empty, or holds = or NUL")
+        if "\0" in set_to:
+            raise UsageError(f"env: the value of {name} holds a NUL character")
         if withheld(name):
             raise UsageError(f"env: {why_withheld(name)}")
     return found

@@ -13,6 +13,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from genagent_protocol.answers import Found, Ok, Refused
@@ -30,16 +31,16 @@ from genagent_protocol.requests import (
     DemonitorAgent,
     MonitorAgent,
     NotifyAck,
-    StartAgent,
     StopAgent,
     Tell,
     Whereis,
 )
 from genagent_protocol.supervision.effects import NotStarted, Started
-from genagent_protocol.supervision.terms import TEMPORARY, RestartPolicy
+from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagentd import sendable
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say
+from genagentd.starting import start_request
 
 T = TypeVar("T")
 #: Whom to reach: a captured handle, or whoever has this name now.
@@ -218,9 +219,9 @@ class Peers:
         backend: str,
         options: Mapping[str, Loose] | None = None,
         limits: Mapping[str, Loose] | None = None,
-        cwd: str | None = None,
+        cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
-        restart: RestartPolicy = TEMPORARY,
+        restart: RestartPolicy | RestartKind = "temporary",
         session: str | None = None,
         start_timeout_ms: int = 60_000,
         may_start: bool = False,
@@ -234,14 +235,16 @@ class Peers:
 
         Raises:
             StartFailed: it could not be started, and nothing of it is left.
+            UsageError: a field is unknown or cannot be sent; nothing was started.
         """
-        start = StartAgent(
-            name=sendable.agent_name(name),
-            agent=_spelled(agent),
+        start = start_request(
+            name=name,
+            agent=agent,
             backend=backend,
-            options=sendable.mapping({**(options or {}), **(limits or {})}, "options"),
-            cwd=cwd or os.getcwd(),
-            env=sendable.environment(env or {}),
+            options={} if options is None else options,
+            limits={} if limits is None else limits,
+            cwd=cwd,
+            env={} if env is None else env,
             restart=restart,
             session=session,
             start_timeout_ms=start_timeout_ms,
@@ -338,9 +341,3 @@ def _unexpected(answer: Answer, what: str) -> Exception:
     if isinstance(answer, Refused):
         return RefusedError(f"{what}: refused ({answer.reason})", answer.reason)
     return UsageError(f"{what}: the answer was a {type(answer).__name__}")
-
-
-def _spelled(agent: str | type[AnyAgent] | None) -> str | None:
-    if agent is None or isinstance(agent, str):
-        return agent
-    return f"{agent.__module__}:{agent.__qualname__}"

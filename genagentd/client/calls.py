@@ -26,8 +26,7 @@ from genagent_protocol.reasons import NORMAL, NOT_FOUND, ExitReason, Failure, St
 from genagent_protocol.refs import AgentHandle, Incarnation, RequestRef
 from genagent_protocol.requests import AgentRequest, DaemonRequest
 from genagent_protocol.supervision import effects
-from genagentd import sendable
-from genagentd.client import arguments
+from genagentd import arguments, sendable
 from genagentd.client.conversation import Answer, Conversation
 from genagentd.client.spec import AgentSpec, start_request
 from genagentd.client.waiting import Script, settled

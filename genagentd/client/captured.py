@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from genagent_protocol.envelopes import Notify
 from genagent_protocol.refs import AgentHandle, MonitorRef, RequestRef
-from genagentd import sendable
-from genagentd.client import arguments, calls, liveness
-from genagentd.client.arguments import OWN, OnHalt, Own, Recipient
+from genagentd import arguments, sendable
+from genagentd.arguments import OWN, OnHalt, Own, Recipient
+from genagentd.client import calls, liveness
 from genagentd.client.blocking import BlockingShell
 from genagentd.client.calls import (
     CALL_TIMEOUT_MS,

@@ -20,9 +20,9 @@ from genagent_protocol.events import Response
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MailboxAddress, MonitorRef, RequestRef
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
-from genagentd import sendable
-from genagentd.client import arguments, calls
-from genagentd.client.arguments import OWN, OnHalt, Own, Recipient
+from genagentd import arguments, sendable
+from genagentd.arguments import OWN, OnHalt, Own, Recipient
+from genagentd.client import calls
 from genagentd.client.blocking import BlockingShell
 from genagentd.client.boxes import Matching, Message, anything
 from genagentd.client.calls import CALL_TIMEOUT_MS, CancelResult, InterruptResult, PollResult

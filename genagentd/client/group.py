@@ -12,7 +12,8 @@ from types import TracebackType
 from genagent_protocol.errors import StartFailed, UsageError
 from genagent_protocol.reasons import ExitReason, StartError
 from genagent_protocol.refs import AgentHandle
-from genagentd.client import arguments, calls
+from genagentd import arguments
+from genagentd.client import calls
 from genagentd.client.blocking import BlockingShell
 from genagentd.client.looped import LoopedShell
 from genagentd.client.spec import AgentSpec, spec_of

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 
 from genagent_protocol.refs import MailboxAddress
-from genagentd.client import arguments
+from genagentd import arguments
 from genagentd.client.blocking import BlockingShell
 from genagentd.client.boxes import Box, Matching, Message, anything
 from genagentd.client.looped import LoopedShell

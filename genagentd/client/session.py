@@ -20,7 +20,8 @@ from genagent_protocol.errors import DaemonLost, GenAgentError, SendBufferFull, 
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.rpc import Prepared
-from genagentd.client import arguments, calls
+from genagentd import arguments
+from genagentd.client import calls
 from genagentd.client.blocking import BlockingShell
 from genagentd.client.boxes import Box, anything
 from genagentd.client.conversation import Conversation

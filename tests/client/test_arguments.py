@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from genagent_protocol.errors import UsageError
-from genagentd.client import arguments
+from genagentd import arguments
 from support.peer import OWN, PLACE, a_ref, handle
 
 

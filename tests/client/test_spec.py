@@ -11,7 +11,8 @@ import pytest
 
 from genagent_protocol.errors import TooLarge, UsageError
 from genagent_protocol.supervision.terms import RestartPolicy
-from genagentd.client.spec import AgentSpec, agent_path, spec_of, start_request
+from genagentd.client.spec import AgentSpec, spec_of, start_request
+from genagentd.starting import agent_path
 
 
 class AnAgent:

@@ -12,7 +12,7 @@ from genagent_protocol.answers import Snapshot
 from genagent_protocol.envelopes import Admission, Completion
 from genagent_protocol.errors import Refused
 from genagent_protocol.refs import AgentHandle, RequestRef
-from genagentd.client.arguments import OnHalt
+from genagentd.arguments import OnHalt
 from genagentd.client.client import Client
 from support import fleet
 from support.scenes import PONG, Scene, fails
