@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,14 +53,23 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
 
 
 def _default_path(environ: Mapping[str, str]) -> Path:
-    base = environ.get("XDG_CONFIG_HOME")
-    home = Path(base) if base else Path(environ.get("HOME") or Path.home()) / ".config"
-    return home / "genagentd/config.toml"
+    return config_home(environ) / "genagentd/config.toml"
+
+
+def config_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where this user's configurations lie; a relative `XDG_CONFIG_HOME` is none."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if os.path.isabs(base):
+        return Path(base)
+    return Path(environ.get("HOME") or Path.home()) / ".config"
 
 
 def _read(path: Path) -> dict[str, Any] | None:
     """Return what the file says, or None if there is none."""
     try:
+        # Opening a pipe would wait for its writer, and with it the daemon.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BadConfiguration(f"{path} cannot be read: it is no plain file")
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None

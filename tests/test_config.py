@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -167,3 +168,11 @@ def test_a_file_that_cannot_be_read_is_refused(file: Path, content: bytes | None
 
     with pytest.raises(BadConfiguration, match="cannot be read"):
         load(file, {})
+
+
+def test_a_pipe_is_no_configuration(file: Path) -> None:
+    """To open it would wait for its writer, and nobody would hear of it."""
+    os.mkfifo(file)
+
+    with pytest.raises(BadConfiguration, match="cannot be read: it is no plain file"):
+        load(file)
