@@ -15,10 +15,14 @@ import click
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import output
+from genagentd.config import config_home
 
 #: More than the grace agents get, or the service manager would cut it short.
 STOP_TIMEOUT_S = 45
 WATCHDOG_S = 30
+
+#: What says where the daemon is found, and must say the same to it and to its clients.
+_PLACES = ("GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR", "GENAGENT_CONFIG")
 
 _UNIT = """\
 [Unit]
@@ -28,7 +32,7 @@ Description=Supervisor of LLM agents (genagentd)
 Type=notify
 # Only the daemon itself may say that it is ready; agents are its children.
 NotifyAccess=main
-ExecStart={python} -P -m genagentd run --log-format json
+{environment}ExecStart={python} -P -m genagentd run --log-format json
 ExecReload=kill -HUP $MAINPID
 # The ping comes from the daemon's loop: when that is stuck, it is started anew.
 WatchdogSec={watchdog}
@@ -54,6 +58,11 @@ WantedBy=default.target
 def unit() -> str:
     """Return the unit of the daemon of this interpreter."""
     return _UNIT.format(
+        environment="".join(
+            f'Environment="{name}={_within_quotes(os.environ[name])}"\n'
+            for name in _PLACES
+            if os.environ.get(name)
+        ),
         python=_escaped(sys.executable),
         watchdog=WATCHDOG_S,
         stop_timeout=STOP_TIMEOUT_S,
@@ -62,23 +71,28 @@ def unit() -> str:
     )
 
 
+def _within_quotes(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
+
 def _escaped(path: str) -> str:
     """Return *path* as one word of a command line of systemd."""
-    doubled = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    doubled = _within_quotes(path).replace("$", "$$")
     return f'"{doubled}"' if " " in doubled else doubled
 
 
 def unit_path() -> Path:
     """Return where the user's service manager looks for it."""
-    base = os.environ.get("XDG_CONFIG_HOME")
-    config = Path(base) if base else Path.home() / ".config"
-    return config / "systemd/user/genagentd.service"
+    return config_home() / "systemd/user/genagentd.service"
 
 
+@click.option("--user", is_flag=True, help="For this user; there is no other way.")
 @click.option("--print", "only_print", is_flag=True, help="Print the unit and write nothing.")
 @click.option("--force", is_flag=True, help="Replace a unit that was changed.")
-def install_service(only_print: bool, force: bool) -> None:
+def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa: ARG001  # the only way
     """Write a systemd unit that runs the daemon for this user.
+
+    Directories and a configuration that the environment names are written into it.
 
     \b
     genagentd install-service
@@ -107,7 +121,15 @@ def install_service(only_print: bool, force: bool) -> None:
 
 def _write(path: Path, text: str) -> None:
     """Write the file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(text, encoding="utf-8")
+        new.replace(path)
+    except OSError as error:
+        raise Failure(
+            exits.FAILED,
+            "not_written",
+            f"{path} cannot be written: {error.strerror} ({error.filename})",
+            "put it there yourself from: genagentd install-service --print",
+        ) from None

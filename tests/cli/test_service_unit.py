@@ -39,6 +39,40 @@ def test_the_interpreter_is_one_word(path: str, word: str) -> None:
     assert service_unit._escaped(path) == word
 
 
+def test_places_that_the_environment_names_are_those_of_the_service(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client in the same environment would otherwise look elsewhere than its daemon."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path / '50% "a"'))
+    monkeypatch.setenv("GENAGENT_LOG_FORMAT", "json")
+
+    unit = genagentd("install-service", "--user", "--print").out
+
+    assert f'Environment="GENAGENT_RUN_DIR={tmp_path}/50%% \\"a\\""\n' in unit
+    assert "LOG_FORMAT" not in unit
+
+
+def test_a_place_that_cannot_be_written_is_named(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what to do instead."""
+    (tmp_path / "systemd").write_text("in the way")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    refused = genagentd("install-service")
+
+    assert refused.code == 1
+    assert refused.err.startswith(f"genagentd: {tmp_path}/systemd/user/genagentd.service cannot be")
+    assert "--print" in refused.err
+
+
+def test_a_relative_directory_of_configurations_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As its specification says: otherwise the current directory would decide."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", "here")
+
+    assert service_unit.unit_path().is_absolute()
+
+
 def test_it_is_written_where_the_service_manager_looks(
     genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
