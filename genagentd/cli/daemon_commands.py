@@ -161,7 +161,7 @@ def _answer(deadline: float, where: Places, began: subprocess.Popen[bytes] | Non
         if code is not None and code != exits.REFUSED:
             raise _ended(where, code)
         if time.monotonic() > deadline:
-            raise _silent(where)
+            raise _silent(where) if began is None else _slow(where, began.pid)
         time.sleep(_LOOK_S)
     return state
 
@@ -177,6 +177,16 @@ def _ended(where: Places, code: int) -> Failure:
     )
 
 
+def _slow(where: Places, pid: int) -> Failure:
+    return Failure(
+        exits.PENDING,
+        "starting",
+        f"the daemon in {where.run} does not answer yet; it goes on starting (pid {pid})",
+        f"look at it with: genagentd status; see {where.daemon_log}",
+        {"pid": pid, "log": _tail(where.daemon_log)},
+    )
+
+
 def _silent(where: Places) -> Failure:
     from genagentd.daemon.service import lock_holder
 
@@ -184,10 +194,14 @@ def _silent(where: Places) -> Failure:
     return Failure(
         exits.NOT_REACHABLE,
         "not_answering",
-        f"the daemon in {where.run} (pid {pid}) does not answer; nothing was changed",
+        f"the daemon in {where.run} ({_who(pid)}) does not answer; nothing was changed",
         f"see {where.daemon_log}",
         {"pid": pid, "log": _tail(where.daemon_log)},
     )
+
+
+def _who(pid: int | None) -> str:
+    return "whose pid is not known yet" if pid is None else f"pid {pid}"
 
 
 def _ask_core(where: Places, within_s: float) -> CoreState | None:

@@ -64,6 +64,17 @@ def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None
     assert "start one" not in after.out
 
 
+def test_a_start_with_little_patience_says_that_it_goes_on(place: PrivateDaemon) -> None:
+    """Something was changed, and the process has a number by which to find it."""
+    begun = ran(place, "genagentd", "start", "--timeout", "0.001", "--json")
+
+    pid = begun.json["error"]["details"]["pid"]
+    assert (begun.code, begun.error) == (5, "starting")
+    assert f"pid {pid}" in begun.json["error"]["message"]
+    until(lambda: ran(place, "genagentd", "status").code == 0, "it answers")
+    assert ran(place, "genagentd", "stop").code == 0
+
+
 def test_many_starts_at_once_make_one_daemon(place: PrivateDaemon) -> None:
     """E010: all succeed with the same pid, and one of them did it."""
     with ThreadPoolExecutor(6) as pool:
