@@ -37,8 +37,8 @@ class Allowance:
         if used + PER_AGENT * (len(self._promised) + 1) + RESERVED > limit:
             raise Exhausted(
                 f"{used} of {limit} descriptors are in use, {len(self._promised)} agents are "
-                f"starting, and each takes {PER_AGENT}: stop agents, or raise the limit "
-                "(LimitNOFILE, ulimit -n)"
+                f"starting, each takes up to {PER_AGENT}, and {RESERVED} are kept for clients: "
+                "raise the limit (LimitNOFILE, ulimit -n), or stop agents"
             )
         self._promised.add(start)
 
