@@ -66,6 +66,16 @@ def test_the_callbacks_are_what_they_were() -> None:
 def test_only_one_callback_must_be_written() -> None:
     """The others do nothing by default; another abstract one would break every agent."""
     assert Agent.__abstractmethods__ == {"handle_response"}
+    assert "`handle_response` is the one callback that you have to write." in (Agent.__doc__ or "")
+
+
+def test_every_class_is_on_the_page_once() -> None:
+    """Twice would be two sets of the same words."""
+    titles = [title for title, _, _ in reference_python.CLASSES]
+    kinds = [kind for _, kind, _ in reference_python.CLASSES]
+
+    assert len(set(titles)) == len(titles)
+    assert len(set(kinds)) == len(kinds)
 
 
 def test_the_names_for_tests_are_what_they_were() -> None:

@@ -108,6 +108,9 @@ Gate: TypeAlias = Run[S] | Skip[S] | Halt[S]
 class Agent(ABC, Generic[S]):
     """Derive from this; the framework makes one instance for each life of the agent.
 
+    `handle_response` is the one callback that you have to write. All others,
+    `init_agent` among them, have defaults; override what you need.
+
     Keep what must be remembered in the state: a turn that crashes, is interrupted
     or times out leaves the state of its dispatch, whatever `handle_stream_event`
     did meanwhile. An instance attribute knows no such thing.

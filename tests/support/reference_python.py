@@ -24,15 +24,19 @@ from support.reference_markdown import filled, first_sentences, prose, table
 
 #: The classes whose public methods are shown, and what stands before them.
 CLASSES: tuple[tuple[str, type, str], ...] = (
-    ("Agent", Agent, "`from genagentd import Agent`. Derive from it and override what you need."),
+    ("Agent", Agent, "`from genagentd import Agent`."),
     ("context", Context, "`self.context` in every callback of an agent."),
     ("context.peers", Peers, "`self.context.peers` in every callback of an agent."),
     ("Client", Client, "`from genagentd import Client`."),
     ("Client.at(handle)", Captured, "What can be asked of exactly the process of a handle."),
     ("Mailbox", Mailbox, "Made by `client.mailbox()` and `client.telemetry()`."),
-    ("Session", Session, "Made by `client.attach()`; `AsyncSession` has the same calls, awaited."),
+    (
+        "Session",
+        Session,
+        "Made by `client.attach(...)`: function calls in both directions. "
+        "`AsyncSession` has the same calls, awaited.",
+    ),
     ("Group", Group, "Made by `client.group()`."),
-    ("Session", Session, "Made by `client.attach(...)`: function calls in both directions."),
     ("Gates", Gates, "`from genagentd.testing import Gates`."),
 )
 _LINE = 100
