@@ -7,12 +7,15 @@ import inspect
 import re
 from typing import get_args
 
+import click
 import pytest
 
 import genagentd
 from genagent_protocol.turns import effects
 from genagentd import Agent, messages, testing
 from genagentd.agent.peers import Peers
+from genagentd.cli import agents, daemon_commands
+from genagentd.cli.main import load_commands
 from support import reference_pages, reference_python
 
 #: The callbacks of an agent. A new one needs a default, or every agent breaks.
@@ -76,6 +79,23 @@ def test_every_class_is_on_the_page_once() -> None:
 
     assert len(set(titles)) == len(titles)
     assert len(set(kinds)) == len(kinds)
+
+
+def test_the_page_of_the_commands_spells_an_option_as_its_help_does() -> None:
+    """And lists none that the help hides."""
+    load_commands()
+    listed = set(re.findall(r"^\| `(.+?)`", reference_pages.cli_page(), re.MULTILINE))
+    helps = [
+        command.get_help(click.Context(command))
+        for app in (agents.app, daemon_commands.app)
+        for command in app.commands.values()
+    ]
+
+    assert listed
+    for option in listed:
+        # The last name, and what stands behind it: the help puts a short name first.
+        spelled = option.split(", ")[-1]
+        assert any(spelled in text for text in helps), option
 
 
 def test_the_names_for_tests_are_what_they_were() -> None:

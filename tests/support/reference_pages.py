@@ -59,10 +59,14 @@ def _command(program: str, name: str, command: click.Command) -> Iterator[str]:
     rows = [
         (_spelled(option), _said(option, context))
         for option in command.params
-        if isinstance(option, click.Option) and not {"--json", "--debug"} & set(option.opts)
+        if isinstance(option, click.Option) and _told(option)
     ]
     if rows:
         yield table(("option", "what it does"), rows)
+
+
+def _told(option: click.Option) -> bool:
+    return not option.hidden and not {"--json", "--debug"} & set(option.opts)
 
 
 def _help(command: click.Command) -> str:
@@ -81,7 +85,8 @@ def _spelled(option: click.Option) -> str:
         return f"`{names}`"
     if option.metavar is None and isinstance(option.type, click.Choice):
         return f"`{names}` " + " or ".join(f"`{choice}`" for choice in option.type.choices)
-    return f"`{names} {option.metavar or (option.name or '').upper()}`"
+    # As `--help` spells it.
+    return f"`{names} {option.metavar or option.type.name.upper()}`"
 
 
 def _said(option: click.Option, context: click.Context) -> str:
