@@ -72,7 +72,7 @@ def test_what_start_prints_identifies_the_process(genagent: Command) -> None:
     assert row["handle"] == {key: value for key, value in found.items() if key != "ok"}
     assert set(row) == {
         *("name", "state", "handle", "agent", "backend", "group", "age_ms", "restarts"),
-        *("reason", "unresponsive_since_ms", "log"),
+        *("reason", "error", "unresponsive_since_ms", "log"),
     }
 
 
