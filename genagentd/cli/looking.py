@@ -79,10 +79,11 @@ def _cells(row: AgentRow) -> tuple[str, ...]:
     state: str = row.state
     if row.unresponsive_since_ms is not None:
         state += f", unresponsive for {duration(row.unresponsive_since_ms)}"
-    if row.error is not None:
-        state += f" ({row.error.kind})"
-    elif row.reason is not None:
-        state += f" ({row.reason})"
+    why = row.reason if row.error is None else row.error.kind
+    if why is not None:
+        # In any other state there is a life, and it was the one before that ended so.
+        over = row.state in ("restarting", "failed")
+        state += f" ({why})" if over else f" (last end: {why})"
     pid = "-" if row.handle is None else str(row.handle.pid)
     agent = row.agent or "-"
     return (

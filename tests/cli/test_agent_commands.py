@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,20 @@ def test_an_agent_is_started_asked_listed_and_stopped(genagent: Command) -> None
     assert genagent("ps").out.splitlines()[0] == listed[0]
     assert genagent("stop", "a").out == "stopped (shutdown)\n"
     assert genagent("list", "--json").json == {"ok": True, "agents": []}
+
+
+def test_an_agent_that_runs_again_does_not_look_as_if_it_had_failed(genagent: Command) -> None:
+    """How its life before ended is no verdict about this one."""
+    first = genagent("start", "a", "--restart", "permanent", "--json").json
+    os.kill(first["pid"], signal.SIGKILL)
+
+    def again() -> bool:
+        [row] = genagent("list", "--json").json["agents"]
+        return bool(row["state"] == "running" and row["restarts"] == 1)
+
+    until(again, "it runs again")
+    [_, row] = genagent("list").out.splitlines()
+    assert "running (last end: signal:9)" in row
 
 
 def test_what_start_prints_identifies_the_process(genagent: Command) -> None:
