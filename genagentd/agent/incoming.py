@@ -93,6 +93,7 @@ PASSING = frozenset(
 )
 
 UNKNOWN_REQUEST = Reason("unknown_request")
+MALFORMED_REQUEST = Reason("malformed_request")
 
 
 def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
@@ -100,6 +101,7 @@ def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
 
     Raises:
         UnknownMessage: it is of a type that its sender does not say to agents.
+        MalformedMessage: it is not what its type says.
         RemoteWireError: it is no envelope, or more than one, or it is news of a
             request that its sender did not handle.
     """
@@ -137,6 +139,16 @@ def owed_for_unknown(
     if header.kind != "call" or unknown.call is None:
         return None
     return envelopes.Reply(call=unknown.call, answer=Refused(UNKNOWN_REQUEST))
+
+
+def owed_for_malformed(header: Header, malformed: codec.MalformedMessage) -> envelopes.Reply | None:
+    """Return what the sender of an envelope that is not what its type says is owed.
+
+    A call is refused, and anything else is met with silence.
+    """
+    if not header.kind == malformed.tag == "call" or malformed.call is None:
+        return None
+    return envelopes.Reply(call=malformed.call, answer=Refused(MALFORMED_REQUEST))
 
 
 def fact(header: Header, body: bytes, said: FromDaemon | FromOthers) -> inputs.Input | Outside:

@@ -73,7 +73,8 @@ class Mail:
     def open(self, frame: Frame) -> incoming.FromDaemon | incoming.FromOthers | None:
         """Return the envelope of *frame*, or None if there is none that this agent knows.
 
-        Somebody who called for something unknown is told; anything else is logged.
+        Somebody who called for something unknown, or in a way that cannot be read, is told;
+        anything else is logged.
         """
         header, body = frame
         try:
@@ -83,7 +84,11 @@ class Mail:
             if owed is not None:
                 self._outgoing.say(header.sender, owed)
             log.line("message.unknown", sender=header.sender, type=unknown.tag)
-        except RemoteWireError:
+        except RemoteWireError as bad:
+            if isinstance(bad, codec.MalformedMessage):
+                refusal = incoming.owed_for_malformed(header, bad)
+                if refusal is not None:
+                    self._outgoing.say(header.sender, refusal)
             log.line("message.malformed", sender=header.sender, kind=header.kind)
         return None
 

@@ -94,6 +94,8 @@ def start_agent(talk: Conversation, spec: AgentSpec, group: int | None) -> Scrip
             return handle
         case effects.NotStarted(error):
             raise StartFailed(f"start_agent {printable(request.name)}: {error}", error)
+        case answers.Refused(reason):
+            raise _refusal("start_agent", reason)
         case _:
             _unexpected("start_agent", answer)
 

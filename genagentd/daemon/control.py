@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any, assert_never
 
-from genagent_protocol import answers, codec, envelopes, limits, requests
+from genagent_protocol import answers, codec, envelopes, limits, requests, schema
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import Reason, StartError
@@ -32,6 +32,8 @@ UNRESPONSIVE_MS = 3_000
 #: The end of a shutdown's grace, at most half of it: who is still in a turn is stopped then,
 #: so that it can tell which requests it leaves unresolved before it would be killed.
 LAST_WORDS_MS = 2_000
+
+_REQUEST = schema.tag_of(envelopes.Request)
 #: How long agents may take to end, or to say what they leave, if that is forced at once.
 FORCED_MS = 500
 
@@ -65,11 +67,21 @@ class Daemon:
             self._board.bad_frames += 1
             self._board.say(sender, envelopes.UnknownType(tag=unknown.tag, call=unknown.call))
             return
+        except codec.MalformedMessage as malformed:
+            self._board.bad_frames += 1
+            self._refuse(sender, malformed)
+            return
         except RemoteWireError:
             self._board.bad_frames += 1
             return
         for envelope in said:
             self._hear(sender, envelope, body)
+
+    def _refuse(self, sender: Sender, malformed: codec.MalformedMessage) -> None:
+        # An answer to anything but a request would seem to be one to a call of that number.
+        if malformed.tag == _REQUEST and malformed.call is not None:
+            answer = answers.Refused(Reason("malformed_request"))
+            self._reply(Caller(sender, malformed.call), answer)
 
     def _hear(self, sender: Sender, said: Any, body: bytes) -> None:
         match said:

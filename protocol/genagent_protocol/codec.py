@@ -62,6 +62,18 @@ class UnknownMessage(RemoteWireError):
         super().__init__(f"unknown message type {tag!r}")
 
 
+class MalformedMessage(RemoteWireError):
+    """A message of the known type `tag` that holds something else than that type has.
+
+    `call` is the number under which its sender waits for an answer, if it said one.
+    """
+
+    def __init__(self, problem: str, tag: str, call: int | None = None) -> None:
+        self.tag = tag
+        self.call = call
+        super().__init__(problem)
+
+
 class _MoreThanOne(RemoteWireError):
     """Something follows the first value."""
 
@@ -208,6 +220,7 @@ def decode(union: object, body: bytes) -> list[Any]:
 
     Raises:
         UnknownMessage: one is well-formed and of a type that *union* does not have.
+        MalformedMessage: one is of a type that *union* has, and not what that type is.
         RemoteWireError: the bytes are not that.
     """
     return [read(union, raw) for raw in unpack_each(body)]
@@ -218,10 +231,17 @@ def read(union: object, raw: Plain) -> Any:
     try:
         return schema.load(union, raw)
     except schema.UnknownTag as unknown:
-        call = raw.get("call") if isinstance(raw, FrozenDict) else None
-        raise UnknownMessage(unknown.tag, call if type(call) is int else None) from None
+        raise UnknownMessage(unknown.tag, _call_of(raw)) from None
     except schema.Mismatch as mismatch:
-        raise RemoteWireError(str(mismatch)) from None
+        tag = raw.get(schema.TAG) if isinstance(raw, FrozenDict) else None
+        if not isinstance(tag, str):
+            raise RemoteWireError(str(mismatch)) from None
+        raise MalformedMessage(str(mismatch), tag, _call_of(raw)) from None
+
+
+def _call_of(raw: Plain) -> int | None:
+    call = raw.get("call") if isinstance(raw, FrozenDict) else None
+    return call if type(call) is int else None
 
 
 def name_key(name: Plain) -> bytes:

@@ -20,6 +20,7 @@ Code = Literal[
     "draining",
     "not_alive",
     "unknown_request",
+    "malformed_request",
     "duplicate_ref",
     "inbox_full",
     "shutting_down",

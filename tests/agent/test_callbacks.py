@@ -185,6 +185,7 @@ async def test_an_unknown_call_is_refused_and_an_unknown_word_ignored() -> None:
     async with living(options={"script": []}) as agent:
         for kind, fields in (
             ("call", {"t": "call", "call": 9, "request": {"t": "levitate"}}),
+            ("call", {"t": "call", "call": 10, "request": {"t": "poll", "ref": 5}}),
             ("notify", {"t": "levitate"}),
             ("notify", {"no": "tag"}),
         ):
@@ -193,7 +194,10 @@ async def test_an_unknown_call_is_refused_and_an_unknown_word_ignored() -> None:
             agent.connection.send(encode_header(header), body)
         reply = await agent.next(envelopes.Reply)
 
+        malformed = await agent.next(envelopes.Reply)
+
         assert reply == envelopes.Reply(call=9, answer=Refused(Reason("unknown_request")))
+        assert malformed == envelopes.Reply(call=10, answer=Refused(Reason("malformed_request")))
         assert await agent.call(requests.NotifyAck(event=None)) == Ok()
 
 

@@ -15,7 +15,14 @@ from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.turns import inputs
 from genagentd.agent import incoming
-from genagentd.agent.incoming import UNKNOWN_REQUEST, Attaching, Caller, fact, opened
+from genagentd.agent.incoming import (
+    MALFORMED_REQUEST,
+    UNKNOWN_REQUEST,
+    Attaching,
+    Caller,
+    fact,
+    opened,
+)
 from support.agent_life import CLIENT, INCARNATION, mint
 
 REF = mint()
@@ -164,3 +171,20 @@ def test_who_said_something_unknown_hears_of_it_if_it_waits(
     """A call is refused; a one-way word of a client is not answered."""
     unknown = codec.UnknownMessage("x", call)
     assert incoming.owed_for_unknown(Header(kind, "", sender), unknown) == owed
+
+
+@pytest.mark.parametrize(
+    ("kind", "tag", "call", "owed"),
+    [
+        ("call", "call", 3, envelopes.Reply(call=3, answer=Refused(MALFORMED_REQUEST))),
+        ("call", "call", None, None),
+        ("call", "reply", 3, None),
+        ("reply", "reply", 3, None),
+    ],
+)
+def test_who_called_for_something_that_cannot_be_read_hears_of_it(
+    kind: str, tag: str, call: int | None, owed: object
+) -> None:
+    """A client of another make would wait for ever; who answers badly waits for nothing."""
+    malformed = codec.MalformedMessage("broken", tag, call)
+    assert incoming.owed_for_malformed(Header(kind, "", CLIENT.text), malformed) == owed

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from genagent_backends.gates import Gates
+from genagent_protocol import answers, requests
 from genagent_protocol.answers import NotFound, PollCompleted, PollFailed, PollPending
 from genagent_protocol.envelopes import Admission, Completion, Down, Telemetry
 from genagent_protocol.errors import (
@@ -18,12 +19,20 @@ from genagent_protocol.errors import (
     TurnFailed,
 )
 from genagent_protocol.events import Completed
-from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN, BackendFailed, Overloaded
+from genagent_protocol.reasons import (
+    INTERRUPTED,
+    NORMAL,
+    SHUTDOWN,
+    BackendFailed,
+    Overloaded,
+    Reason,
+)
 from genagent_protocol.refs import RequestRef
 from genagentd.client.aio import AsyncClient
 from genagentd.client.calls import Lost, PollResult
 from genagentd.client.client import Client
 from genagentd.client.spec import AgentSpec
+from genagentd.client.waiting import settled
 from support import fleet
 from support.daemons import PrivateDaemon
 from support.fleet import HANGS, SAYS
@@ -496,3 +505,26 @@ def test_nothing_runs_for_a_daemon_that_was_not_there(house: PrivateDaemon) -> N
     """E058: `not reachable`, and nothing is kept to be sent later."""
     with pytest.raises(NotReachable):
         Client(house.run / "elsewhere").connect()
+
+
+# --- a client of another make
+
+
+@pytest.mark.timeout(60)
+def test_a_malformed_request_is_refused_by_whoever_cannot_read_it(client: Client) -> None:
+    """It names the call that waits: to be counted and dropped would be to wait for ever."""
+    echo(client)
+    handle = client.whereis("a")
+    assert handle is not None
+    start = requests.StartAgent(name="b", agent=None, backend="echo", session=5)  # type: ignore[arg-type]  # that is the point
+    poll = requests.Poll(ref=5)  # type: ignore[arg-type]  # that is the point
+    before = client.daemon_status().bad_frames
+
+    of_daemon = client.shell.run(settled(client.shell.talk.request("x", start)), None)
+    of_agent = client.shell.run(
+        settled(client.shell.talk.call("x", handle.incarnation, poll)), None
+    )
+
+    assert of_daemon == of_agent == answers.Refused(Reason("malformed_request"))
+    assert client.daemon_status().bad_frames == before + 1
+    assert [row.name for row in client.list()] == ["a"]

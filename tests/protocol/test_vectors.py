@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from genagent_protocol import codec
-from genagent_protocol.codec import UnknownMessage
+from genagent_protocol.codec import MalformedMessage, UnknownMessage
 from genagent_protocol.envelopes import ToAgent, ToClient, ToDaemon
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import decode_header, encode_header
@@ -98,15 +98,21 @@ def test_a_header_is_read_as_its_description_says_and_written_again(name: str) -
 
 @pytest.mark.parametrize("name", of("body", refused=True))
 def test_a_body_to_be_refused_is_refused(name: str) -> None:
-    """And if its type alone is unknown, that type and the waiting call are named."""
+    """And if its sender is to be told, what it is told and the waiting call are named."""
     frame, meaning = described(name)
 
     with pytest.raises(RemoteWireError) as refused:
         codec.decode(ToDaemon, frame)
 
-    unknown = refused.value if isinstance(refused.value, UnknownMessage) else None
-    assert (unknown and unknown.tag) == meaning.get("unknown_type")
-    assert (unknown and unknown.call) == meaning.get("call")
+    match refused.value:
+        case UnknownMessage(tag=tag, call=call):
+            named = {"unknown_type": tag, "call": call}
+        case MalformedMessage(tag="request", call=int(call)):
+            named = {"malformed_request": True, "call": call}
+        case _:
+            named = {}
+    expected = ("unknown_type", "malformed_request", "call")
+    assert named == {name: meaning[name] for name in expected if name in meaning}
 
 
 @pytest.mark.parametrize("name", of("header", refused=True))

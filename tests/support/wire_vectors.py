@@ -41,7 +41,8 @@ they mean. `scripts/vectors` writes them and the tests compare them. For a reade
 1. Where `"frame"` is `"body"`, the bytes are a body that holds `messages`, in this order.
 2. Where it is `"header"`, they are a header that holds `header`; what is not there has its default.
 3. Where `"refused"` is true, the frame has to be refused, and the connection lives. `unknown_type`
-   is the type to name to its sender, and `call` the number under which that one waits.
+   is the type to name to its sender, and `call` the number under which that one waits. Where
+   `"malformed_request"` is true, that one is told so.
 
 In JSON, bytes are `{"$bytes": "<base64>"}`. Numbers keep their type: `1.0` is a float, `1` is an
 int, and some ints need 64 bits. `heard_by` says who has to understand the message. The bytes are
@@ -172,7 +173,13 @@ def _refused() -> Iterator[Vector]:
         "surrogate", "A lone surrogate.", b"\x83\xa1t\xa4ping\xa4call\x07\xa1a\xa3\xed\xa0\x80"
     )
     yield refused("lying_length", "A list that lies about its length.", b"\xdd\xff\xff\xff\xff")
-    yield refused("deep", "65 lists in each other, as a name.", _whereis(b"\x91" * 65 + b"\xc0"))
+    yield refused(
+        "deep",
+        "65 lists in each other, as a name.",
+        _whereis(b"\x91" * 65 + b"\xc0"),
+        malformed_request=True,
+        call=7,
+    )
     yield refused(
         "unknown_type",
         "A message of a type that no version has yet.",
@@ -186,6 +193,13 @@ def _refused() -> Iterator[Vector]:
         codec.pack({"t": "request", "call": 8, "request": {"t": "later"}}),
         unknown_type="later",
         call=8,
+    )
+    yield refused(
+        "malformed_request",
+        "A request with a field of another type.",
+        codec.pack({"t": "request", "call": 9, "request": {"t": "close_group", "group": "one"}}),
+        malformed_request=True,
+        call=9,
     )
 
     yield refused(
