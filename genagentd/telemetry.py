@@ -10,8 +10,8 @@ log; it never harms what it was watching.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import TypeAlias
 
 from genagent_protocol.envelopes import Telemetry
@@ -38,15 +38,21 @@ def watched() -> bool:
     return bool(_handlers)
 
 
-def publish(record: Telemetry) -> None:
-    """Call every handler with *record*, in the order in which they were attached."""
+def publish(record: Telemetry, detached: Callable[[str, BaseException], None]) -> None:
+    """Call every handler with *record*, in the order in which they were attached.
+
+    *detached* is told the name of one that raised, whatever it was, and what it raised.
+    """
     for handler in list(_handlers):
         try:
             handler(record)
-        except Exception as error:  # noqa: BLE001  # an edge to foreign code
-            detach(handler)
-            name = getattr(handler, "__qualname__", type(handler).__name__)
-            print(
-                f"telemetry.handler_detached handler={name} error={type(error).__name__}",
-                file=sys.stderr,
-            )
+        except BaseException as error:  # noqa: BLE001  # an edge to foreign code
+            # By identity: how it compares to others is its own code as well.
+            _handlers[:] = [other for other in _handlers if other is not handler]
+            detached(_name_of(handler), error)
+
+
+def _name_of(handler: Handler) -> str:
+    if isinstance(handler, FunctionType | MethodType):
+        return handler.__qualname__
+    return type(handler).__name__

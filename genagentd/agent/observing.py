@@ -82,7 +82,7 @@ class Observer:
         )
         if self.wanted:
             self._send(record)
-        telemetry.publish(record)
+        telemetry.publish(record, _detached)
 
     def _measurements(self, emit: Emit) -> FrozenDict:
         measured: dict[str, Plain] = {}
@@ -130,6 +130,10 @@ class Observer:
             error=emit.error,
             duration_ms=self._duration_ms(emit),
         )
+
+
+def _detached(handler: str, error: BaseException) -> None:
+    log.raised("telemetry.handler_detached", error, handler=handler)
 
 
 def _code(reason: Failure | ExitReason) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -191,38 +192,69 @@ async def test_what_fails_is_logged_without_content(capsys: pytest.CaptureFixtur
 # Handlers
 
 
+def unexpected(handler: str, error: BaseException) -> None:
+    raise AssertionError(handler) from error
+
+
 def test_handlers_are_called_in_their_order_and_once(records: list[Telemetry]) -> None:
     """Attaching twice changes nothing."""
     also: list[Telemetry] = []
     telemetry.attach(also.append)
     telemetry.attach(also.append)
     record = Telemetry(event="turn.start", agent="anna")
-    telemetry.publish(record)
+    telemetry.publish(record, unexpected)
     telemetry.detach(also.append)
     telemetry.detach(also.append)
-    telemetry.publish(record)
+    telemetry.publish(record, unexpected)
 
     assert also == [record]
     assert records == [record, record]
 
 
-def test_a_handler_that_raises_is_detached_and_logged_once(
-    records: list[Telemetry], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "raised", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
+)
+async def test_a_handler_that_raises_is_detached_and_logged_once(
+    raised: type[BaseException], records: list[Telemetry], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It harms neither what it watches nor the other watchers."""
+    """It harms neither what it watches nor the other watchers, whatever it raises."""
 
     def broken(_record: Telemetry) -> None:
-        raise ValueError("a secret")
+        raise raised("a secret")
 
     telemetry.attach(broken)
-    for _ in "12":
-        telemetry.publish(Telemetry(event="turn.start", agent="anna"))
+    async with living(options={"script": [[RESULT]]}) as agent:
+        assert await agent.answered("go")
 
     said = capsys.readouterr().err
     assert said.count("telemetry.handler_detached") == 1
-    assert "error=ValueError" in said
+    assert f"broken error={raised.__name__}" in said
     assert "secret" not in said
-    assert len(records) == 2
+    assert "turn.stop" in names(records)
+
+
+class _Incomparable:
+    """A handler that cannot even be compared."""
+
+    def __call__(self, record: Telemetry) -> None:
+        raise ValueError
+
+    def __eq__(self, other: object) -> bool:
+        raise SystemExit
+
+    __hash__ = object.__hash__
+
+
+def test_a_handler_is_detached_without_a_word_of_its_own() -> None:
+    """How it compares and what it is called is its own code as well."""
+    detached: list[str] = []
+    telemetry.attach(_Incomparable())
+
+    for _ in "12":
+        record = Telemetry(event="turn.start", agent="anna")
+        telemetry.publish(record, lambda handler, _error: detached.append(handler))
+
+    assert detached == ["_Incomparable"]
 
 
 def test_a_log_line_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
