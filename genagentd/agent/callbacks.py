@@ -78,10 +78,11 @@ class Callbacks:
         """Run *callback* and return what became of it."""
         try:
             answer = await settled(called_plainly(lambda: self._call(callback)))
+            # What was returned is user code as well: its attributes may be properties.
+            decision = self._judged(callback, answer)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed(callback.name, error)
             return inputs.CallbackCrashed(callback.name, log.class_of(error))
-        decision = self._judged(callback, answer)
         return inputs.CallbackReturned(callback.name, decision)
 
     def _call(self, callback: effects.Callback) -> Any:
@@ -197,10 +198,11 @@ class Callbacks:
         state = self.retained.state
         try:
             shown = freeze(self.agent.show_state(state))
-        except Exception as error:  # noqa: BLE001  # user code may raise whatever it likes
+            fits = encoded_size(shown) <= MAX_SHOWN_BYTES
+        except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed("show_state", error)
             return type(state).__name__
-        return shown if encoded_size(shown) <= MAX_SHOWN_BYTES else type(state).__name__
+        return shown if fits else type(state).__name__
 
 
 def sendable(text: object) -> bool:
@@ -217,8 +219,16 @@ def sendable(text: object) -> bool:
 def plain(reason: object) -> Plain:
     """Return a reason that user code gave as plain data: itself, or what it calls itself."""
     try:
-        frozen = freeze(reason)
+        frozen = _frozen(reason)
+        fits = encoded_size(frozen) <= MAX_REASON_BYTES
+    except BaseException:  # noqa: BLE001  # the reason is user code, too
+        return type(reason).__name__
+    return frozen if fits else type(reason).__name__
+
+
+def _frozen(reason: object) -> Plain:
+    try:
+        return freeze(reason)
     except NotPlain:
         code = getattr(reason, "code", None)
-        return code if isinstance(code, str) else type(reason).__name__
-    return frozen if encoded_size(frozen) <= MAX_REASON_BYTES else type(reason).__name__
+        return freeze(code) if isinstance(code, str) else type(reason).__name__

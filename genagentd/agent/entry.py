@@ -2,15 +2,16 @@
 
 It binds its socket, says so on the pipe, and becomes somebody only with the daemon's
 hello. It says `Ready` or why it cannot start; its last word is why it exits, and
-what it said has two seconds to leave before the process ends.
+what it said has two seconds to leave before the process ends. If what drives it ends in
+any other way, the process ends too, with a status and a line: it is never deaf.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-import traceback
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -49,6 +50,8 @@ LAST_NOTIFICATIONS_MS = 1_000
 ORPHANED_S = 5
 #: The status that says: the reason is in the last message.
 REASON_TOLD = 70
+#: The status that says: see the log.
+BROKEN = 1
 #: The ends that are told by a status of 0.
 ORDERLY = frozenset({"normal", "shutdown"})
 REGISTRY_LOST = ExitReason("registry_lost")
@@ -56,16 +59,18 @@ REGISTRY_LOST = ExitReason("registry_lost")
 
 def main(socket_path: str, pipe_fd: int) -> int:
     """Live one life and return its exit status; the caller ends the process with it."""
+    log.hold()
     hold_few()
     loop = asyncio.new_event_loop()
+    loop.set_exception_handler(_complain)
     asyncio.set_event_loop(loop)
     life = Life(socket_path, os.getppid())
     try:
         return _driven(loop, life.live(pipe_fd))
-    except Exception:  # noqa: BLE001  # a bug of ours: the log gets it, and the status says it
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001  # a bug of ours, whatever it is that came through
+        log.broke(error)
         life.close()
-        return 1
+        return BROKEN
     finally:
         end_context()
 
@@ -80,6 +85,13 @@ def _driven(loop: asyncio.AbstractEventLoop, life: Coroutine[Any, Any, int]) -> 
             if task.done():
                 raise
             log.line("task.stray_exit", error=log.class_of(stray))
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Have asyncio say what it has to say; where it cannot be said, it is lost."""
+    # It goes to the user's standard error, which may be closed; asyncio would raise from here.
+    with contextlib.suppress(BaseException):
+        loop.default_exception_handler(context)
 
 
 class Life:

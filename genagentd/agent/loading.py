@@ -157,7 +157,7 @@ def _import_problem(module_name: str, error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001  # even this is code of others
+    except BaseException:  # noqa: BLE001  # even this is code of others
         return ""
 
 

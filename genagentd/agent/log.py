@@ -1,22 +1,35 @@
-"""One line of key=value on standard error, which is the agent's log.
+"""One line of key=value in the agent's log.
 
 Lines name agents, modules, classes and places in code; never what a user, a model or
-an exception said.
+an exception said. Once it is held, the log is a descriptor of its own: whatever the
+agent's code does to its standard streams, lines go on. One that cannot be written is
+lost, and nothing else happens.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import sys
 import traceback
 
 #: What a value is quoted for: otherwise a line could not be taken apart again.
 _SPECIAL = frozenset(" =\\'\"")
+#: The descriptor of the log, while it is held.
+_held: list[int] = []
+
+
+def hold() -> None:
+    """Write to what is standard error now, whatever becomes of that."""
+    with contextlib.suppress(OSError):
+        _held[:] = [fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, 3)]
 
 
 def line(event: str, **fields: object) -> None:
     """Write one line; fields that are None are left out."""
     said = "".join(f" {key}={_value(value)}" for key, value in fields.items() if value is not None)
-    print(f"{event}{said}", file=sys.stderr, flush=True)
+    _write(f"{event}{said}\n")
 
 
 def _value(value: object) -> str:
@@ -29,9 +42,25 @@ def raised(event: str, error: BaseException, **fields: object) -> None:
     """Write that code of others raised: its class, and file, line and function of each frame."""
     line(event, **fields, error=class_of(error))
     for frame in traceback.extract_tb(error.__traceback__):
-        print(f"  at {frame.filename}:{frame.lineno} {frame.name}", file=sys.stderr, flush=True)
+        _write(f"  at {frame.filename}:{frame.lineno} {frame.name}\n")
+
+
+def broke(error: BaseException) -> None:
+    """Write that code of ours raised, with everything that helps to mend it."""
+    line("agent.broke", error=class_of(error))
+    _write("".join(traceback.format_exception(error)))
 
 
 def class_of(error: BaseException) -> str:
     """Return how the class of *error* is called in reasons and lines."""
     return type(error).__qualname__
+
+
+def _write(text: str) -> None:
+    # A closed stream raises ValueError; a full disk, OSError; a stream that is None has no write.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if _held:
+            os.write(_held[0], text.encode("utf-8", "backslashreplace"))
+        else:
+            sys.stderr.write(text)
+            sys.stderr.flush()

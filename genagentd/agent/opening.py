@@ -107,6 +107,8 @@ def _checked(
         return StartError(
             kind="init_agent_failed", message=f"{name}: the backend's options: {error}"
         )
+    except BaseException as error:  # noqa: BLE001  # a mapping of theirs may raise whatever it likes
+        return _raised(name, error)
     if not isinstance(options, FrozenDict):
         return _no_answer("init_agent_failed", name, answer.backend_options, "a mapping of options")
     try:

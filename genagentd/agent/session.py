@@ -185,22 +185,24 @@ class Session:
         method, arguments = self._registry.methods[name], thawed_object(prepared.args)
         try:
             return called_plainly(lambda: method(arguments, state))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             return _failure(name, error)
 
     async def _answer_later(self, prepared: Prepared, outcome: Awaitable[object]) -> None:
         try:
             self._answer(prepared, await outcome)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self._answer(prepared, _failure(prepared.function.name, error))
 
     def _answer(self, prepared: Prepared, outcome: object) -> None:
-        if not self._rpc.disposed:
-            self._send(self._rpc.finish_agent_function(prepared, outcome))
+        if self._rpc.disposed:
+            return
+        try:
+            message = self._rpc.finish_agent_function(prepared, outcome)
+        except BaseException as error:  # noqa: BLE001  # to copy a value is to run its code
+            failure = _failure(prepared.function.name, error)
+            message = self._rpc.finish_agent_function(prepared, failure)
+        self._send(message)
 
     def _send(self, message: Message) -> None:
         try:

@@ -247,8 +247,10 @@ class Turns:
         except BaseException as error:  # noqa: BLE001  # whatever it is, it ends this turn alone
             report = self._crashed(flight, error)
         flight.running = False
-        await self._thread.loop.end_strays()
-        self._post(report)
+        try:
+            await self._thread.loop.end_strays()
+        finally:
+            self._post(report)
 
     def _crashed(
         self, flight: Flight, error: BaseException
@@ -263,9 +265,9 @@ class Turns:
 def _message_of(error: BaseException) -> str:
     try:
         message = str(error)[:MAX_MESSAGE]
-    except Exception:  # noqa: BLE001  # the exception is user code, too
+        return message if sendable(message) else ""
+    except BaseException:  # noqa: BLE001  # the exception is user code, too
         return ""
-    return message if sendable(message) else ""
 
 
 def _report(turn: int, ended: Ended) -> inputs.TurnEnded:

@@ -11,6 +11,7 @@ the agent `ready`, when it can be connected to.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import resource
@@ -93,10 +94,20 @@ def _live(newborn: Newborn) -> NoReturn:
         _settle(newborn, pipe, log)
         code = importlib.import_module(ENTRY).main(newborn.socket, pipe)
     except BaseException:  # noqa: BLE001  # this is the top of a process: its log gets the rest
-        traceback.print_exc()
+        # The agent's code may have closed the streams, or put something of its own there.
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End with *code*, whatever the streams have become; what is not said yet is, if it can be."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(BaseException):
+                stream.flush()
+    finally:
         os._exit(code)
 
 

@@ -14,9 +14,10 @@ from genagent_protocol.events import Completed, Failed
 from genagent_protocol.header import Header, encode_header
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import ExitReason, Reason, TaskCrashed
+from genagentd.agent.behaviour import Prompt
 from genagentd.agent.callbacks import plain, sendable
 from support.agent_life import CLIENT, INCARNATION, living, living_process, mint, newborn, start
-from support.recorders import ENDED, Slow
+from support.recorders import ENDED, Recorder, Slow
 
 RECORDER = "support.recorders:Recorder"
 RESULT = {"kind": "result", "text": "done"}
@@ -256,3 +257,40 @@ def test_a_reason_that_cannot_be_sent_is_told_by_its_code_or_type() -> None:
     assert plain({"why": ["a", 1]}) == FrozenDict(why=("a", 1))
     assert plain(Reason("busy")) == "busy"
     assert plain({1, 2}) == "set"
+
+
+class _Trap:
+    """A reason whose every word is a trap."""
+
+    def __init__(self, raises: type[BaseException]) -> None:
+        self._raises = raises
+
+    @property
+    def code(self) -> str:
+        raise self._raises
+
+
+@pytest.mark.parametrize("raises", [ValueError, SystemExit, KeyboardInterrupt])
+def test_a_reason_that_raises_when_it_is_read_is_called_by_its_class(
+    raises: type[BaseException],
+) -> None:
+    """What user code gives is user code."""
+    assert plain(_Trap(raises)) == "_Trap"
+
+
+class _TrappedText(str):
+    def encode(self, *_how: object) -> bytes:
+        raise SystemExit
+
+
+async def test_an_answer_that_raises_when_it_is_read_is_a_failed_callback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading what a callback returned is a part of calling it."""
+    monkeypatch.setattr(
+        Recorder, "handle_event", lambda _self, _event, state: Prompt(_TrappedText("x"), state)
+    )
+    async with living(RECORDER, options=recorder()) as agent:
+        await agent.notified("tick")
+
+        assert await agent.answered("go") == "done"

@@ -1,0 +1,96 @@
+"""Whatever an agent's own code raises or breaks, the agent goes on, or it ends and says why.
+
+A process that lives and answers nobody is the one thing that no caller can deal with.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from genagent_protocol.errors import ProcessDown
+from genagent_protocol.refs import AgentHandle
+from genagentd.client.client import Client
+from support import fleet
+from support.daemons import PrivateDaemon
+from support.rude_agents import RAISES, STREAMS
+
+pytestmark = pytest.mark.process
+
+
+def begun(client: Client, name: str, agent: str, **options: object) -> AgentHandle:
+    """Start one of the rude agents, watched by *client*."""
+    handle = client.start_agent(
+        f"support.rude_agents:{agent}",
+        name=name,
+        backend="scripted",
+        options={"script": [fleet.SAYS], "repeat": True, **options},
+        cwd=fleet.HERE,
+    )
+    client.at(handle).monitor()
+    return handle
+
+
+def written(daemon: PrivateDaemon, name: str) -> str:
+    """Return the log of the agent *name*."""
+    return "".join(path.read_text() for path in (daemon.places.logs / name).glob("*.log"))
+
+
+def test_a_state_that_cannot_be_shown_costs_nobody_anything(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """An exception that is no `Exception` is a failure of the callback like any other."""
+    for name in RAISES:
+        handle = begun(client, name, "RaisesWhenShown", raises=name)
+
+        assert client.status(name).agent_state == "NoneType"
+        assert client.ask(name, "go").text == "done"
+        client.stop(name)
+
+        assert fleet.down(client, handle).reason.text == "shutdown"
+        assert f"callback=show_state error={name}" in written(daemon, name)
+
+
+def test_a_telemetry_handler_that_raises_costs_the_agent_nothing(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """It is detached, once and with one line, whatever it raises."""
+    for name in RAISES:
+        handle = begun(client, name, "WatchedBadly", raises=name)
+
+        assert client.ask(name, "go").text == "done"
+        client.stop(name)
+
+        assert fleet.down(client, handle).reason.text == "shutdown"
+        said = written(daemon, name)
+        assert said.count("telemetry.handler_detached") == 1
+        assert f"handler=WatchedBadly.watch error={name}" in said
+
+
+def test_when_what_drives_an_agent_ends_the_process_ends(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """The invariant behind all of these: a fault of ours ends in a status and a line."""
+    for name in RAISES:
+        handle = begun(client, name, "BreaksUs", raises=name)
+
+        with pytest.raises(ProcessDown):
+            client.status(name)
+
+        assert fleet.down(client, handle).reason.text == "exit:1"
+        assert f"agent.broke error={name}" in written(daemon, name)
+
+
+def test_an_agent_without_its_standard_streams_goes_on_and_ends_in_order(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """What is to be logged is, and what was to be flushed does not change how it ends."""
+    for number, what in enumerate(STREAMS):
+        name = f"a{number}"
+        handle = begun(client, name, "BreaksStreams")
+
+        client.notify_ack(name, what)
+        assert client.ask(name, "go").text == "done"
+        client.stop(name)
+
+        assert "callback=handle_event error=LookupError" in written(daemon, name), what
+        assert fleet.down(client, handle).reason.text == "shutdown", what

@@ -1,0 +1,89 @@
+"""Agents that raise or break what no well-meaning code would; loaded as the faulty ones are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+
+from genagent_protocol.plain import FrozenDict
+from genagentd import NoReply, Started, telemetry
+from genagentd.agent.callbacks import Callbacks
+from support.faulty_agents import Quiet
+
+
+#: What no `except Exception` catches, and one thing that it does.
+RAISES: dict[str, type[BaseException]] = {
+    "ValueError": ValueError,
+    "SystemExit": SystemExit,
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "GeneratorExit": GeneratorExit,
+    "CancelledError": asyncio.CancelledError,
+    "BaseException": BaseException,
+}
+
+
+class RaisesWhenShown(Quiet):
+    """Raises what the option `raises` names when its state is to be shown."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        self.raises = RAISES[str(options["raises"])]
+        return Started({key: options[key] for key in options if key != "raises"}, None)
+
+    def show_state(self, state: None) -> None:
+        raise self.raises
+
+
+class WatchedBadly(RaisesWhenShown):
+    """Its own telemetry handler raises that."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        telemetry.attach(self.watch)
+        return super().init_agent(options)
+
+    def watch(self, record: object) -> None:
+        raise self.raises
+
+    def show_state(self, state: None) -> None:
+        return None
+
+
+class BreaksUs(RaisesWhenShown):
+    """Has our own code raise that, where nothing expects it."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        def shown(_callbacks: object) -> None:
+            raise self.raises
+
+        Callbacks.shown = shown  # type: ignore[assignment, method-assign]  # that is the fault
+        return super().init_agent(options)
+
+
+def _close(descriptor: int) -> None:
+    os.close(descriptor)
+
+
+def _forget(name: str) -> None:
+    setattr(sys, name, None)
+
+
+#: What code does to the streams of its process.
+STREAMS: dict[str, Callable[[], None]] = {
+    "stderr closed": lambda: sys.stderr.close(),
+    "stdout closed": lambda: sys.stdout.close(),
+    "stderr gone": lambda: _forget("stderr"),
+    "stdout gone": lambda: _forget("stdout"),
+    "1 closed": lambda: _close(1),
+    "2 closed": lambda: _close(2),
+    "replaced": lambda: setattr(sys, "stderr", object()),
+}
+
+
+class BreaksStreams(Quiet):
+    """Breaks the stream that an event names, and raises then; its background task fails too."""
+
+    async def handle_event(self, event: object, state: None) -> NoReply[None]:
+        STREAMS[str(event)]()
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        raise LookupError("no such thing")
