@@ -1,6 +1,7 @@
 """One `claude` process for all turns of a session, spoken to in lines of JSON.
 
-A turn begins with a user message and ends with the program's `result` line. An
+A turn begins with a user message and ends with the program's `result` line; between
+turns the program may run some of its own (`claude_asked.py`). An
 interrupt is a message, too: the turn is over when the program has answered it
 with the result of what it had begun, so that nothing of one turn is ever read in
 the next. A process that does not answer in time is ended, and the next turn
@@ -61,7 +62,7 @@ class Duplex:
         except OSError as error:
             yield error_event(not_started(PROVIDER, error))
             return
-        lines = ClaudeLines(cost_before_usd=self._cost_usd)
+        lines = ClaudeLines(cost_before_usd=self._cost_usd, repeated=True)
         listener = Listener(turn, lines, clocks)
         saying = asyncio.create_task(process.write(_message(command.stdin.decode())))
         async with LineReader(process, self._splitter) as reader:
@@ -77,7 +78,7 @@ class Duplex:
                 saying.cancel()
                 await asyncio.gather(saying, return_exceptions=True)
                 if listener.terminal is None:
-                    await self._stop_turn(process, reader, polite=said_all)
+                    await self._stop_turn(process, reader, lines, polite=said_all)
                 self._cost_usd = lines.cost_total_usd
         status = -1 if process.returncode is None else process.returncode
         yield listener.verdict(Ended(status, process.stderr_tail))
@@ -90,14 +91,19 @@ class Duplex:
             )
         return self._process
 
-    async def _stop_turn(self, process: Process, reader: LineReader, *, polite: bool) -> None:
+    async def _stop_turn(
+        self, process: Process, reader: LineReader, lines: ClaudeLines, *, polite: bool
+    ) -> None:
         """Have the program give up the turn; end it if it does not, or cannot be told."""
         until = asyncio.get_running_loop().time() + INTERRUPT_ANSWER_MS / 1000
         if polite and process.returncode is None:
             await process.write(_line({**_REQUEST, "request": {"subtype": "interrupt"}}))
             while isinstance(line := await reader.next(until), FrozenDict | LineTooLong):
-                if isinstance(line, FrozenDict) and line.get("type") == "result":
-                    return
+                if isinstance(line, FrozenDict):
+                    if any(event.terminal for event in lines.translate(line)):
+                        return
+                    if line.get("type") == "result":
+                        break  # of a turn of the program's own: ours would only begin now
         await process.end()
 
     async def _refuse_request(self, process: Process, line: FrozenDict) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from genagent_backends.claude_asked import Asked
 from genagent_backends.failures import error_event, from_names, from_status, of_kind
 from genagent_backends.foreign import at, counters, items_at, number_at, text_at
 from genagent_backends.subprocesses import Ended, left_without_result
@@ -32,23 +33,33 @@ LOST_CONVERSATION = "No conversation found with session ID"
 
 
 class ClaudeLines:
-    """The lines of one turn. `cost_before_usd` is what a longer-lived process had cost before."""
+    """The lines of one turn, among which may be some of turns that nobody asked for.
+
+    `cost_before_usd` is what a longer-lived process had cost before; `repeated` says
+    whether it repeats the prompt that it takes up.
+    """
 
     provider = PROVIDER
 
-    def __init__(self, *, cost_before_usd: float = 0.0) -> None:
+    def __init__(self, *, cost_before_usd: float = 0.0, repeated: bool = False) -> None:
         self.session_id: str | None = None
         self.model: str | None = None
         #: What the process has cost in all, once a result says so.
         self.cost_total_usd = cost_before_usd
         self._cost_before_usd = cost_before_usd
+        self._asked = Asked(repeated=repeated)
         self._initialised = False
+        self._introduced: Event | None = None
         self._made_up_error: str | None = None
         self._streams: dict[str | None, _Stream] = {}
         self._seen: set[tuple[str, str | None, str]] = set()
 
     def translate(self, line: FrozenDict) -> Iterator[Event]:
-        """Yield what *line* says, in its order."""
+        """Yield what *line* says about this turn, in its order."""
+        for own in self._asked.own(line):
+            yield from self._said(own)
+
+    def _said(self, line: FrozenDict) -> Iterator[Event]:
         parent = text_at(line, "parent_tool_use_id")
         match line.get("type"):
             case "system":
@@ -84,7 +95,7 @@ class ClaudeLines:
         if line.get("subtype") != "init":
             return
         self.model = text_at(line, "model") or self.model
-        yield event(
+        introduced = event(
             "session",
             _present(
                 session_id=self.session_id,
@@ -94,6 +105,10 @@ class ClaudeLines:
                 version=text_at(line, "claude_code_version"),
             ),
         )
+        # The program introduces itself again with every turn, asked for or not.
+        if introduced != self._introduced:
+            self._introduced = introduced
+            yield introduced
 
     def _assistant(self, line: FrozenDict, parent: str | None) -> Iterator[Event]:
         made_up = text_at(line, "error")

@@ -180,7 +180,7 @@ class ClaudeSettings:
         """Return the command line that begins a conversation, or goes on with *resumed*."""
         conversation = self.first_flags if resumed is None else (f"--resume={resumed}",)
         fork = ("--fork-session",) if forked else ()
-        duplex = ("--input-format=stream-json",) if self.duplex else ()
+        duplex = ("--input-format=stream-json", "--replay-user-messages") if self.duplex else ()
         base = ("--print", "--output-format=stream-json", "--verbose")
         return (self.setting.program, *base, *duplex, *self.flags, *conversation, *fork)
 

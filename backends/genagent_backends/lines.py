@@ -7,6 +7,7 @@ limit is reported once and never held; nothing after it is lost.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -35,6 +36,8 @@ class LineSplitter:
         #: Lines that were skipped because they were no JSON object, and because they were empty.
         self.noise_lines = 0
         self.blank_lines = 0
+        #: Lines that no reader has taken yet, for the next one that reads the same output.
+        self.ready: deque[Line] = deque()
         self._begun = bytearray()
         self._overlong = False
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -101,13 +100,14 @@ class LineReader:
     """The lines of a process, each waited for until a moment of the caller's choice.
 
     Use it as a context manager, one turn at a time; *splitter* may outlive it, so
-    that a line that was cut by the end of one turn is whole in the next.
+    that a line that was cut by the end of one turn is whole in the next, and one that
+    came too late for it is not lost.
     """
 
     def __init__(self, process: Process, splitter: LineSplitter) -> None:
         self._process = process
         self._splitter = splitter
-        self._ready: deque[Line] = deque()
+        self._ready = splitter.ready
         self._ended = False
         self._drained_at: float | None = None
         self._scope: Timeout | None = None

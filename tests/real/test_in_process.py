@@ -177,6 +177,44 @@ async def test_claude_shows_text_as_it_comes_and_tools_whole(home: Path) -> None
     assert done.text == "It ran."
 
 
+def background(command: str) -> Says:
+    """Return the wish to run *command* and not to wait for it."""
+    given = {"command": command, "run_in_background": True, "description": "x"}
+    return Says(tool=("Bash", given))
+
+
+ALLOWED = ["Bash(python3:*)"]
+
+
+async def test_claude_answers_each_prompt_whatever_it_does_in_between(home: Path) -> None:
+    """When the background command has ended it takes a turn of its own, which nobody asked for."""
+    command = background('python3 -c "print(1)"')
+    async with talking(duplex, home, allowed_tools=ALLOWED) as talk:
+        words = ("one", "unasked", "two", "three")
+        done = [succeeded(await talk.say("1", command, *(Says(pieces=(word,)) for word in words)))]
+        async with asyncio.timeout(PATIENCE_S):
+            while len(talk.provider.requests) < 3:
+                await asyncio.sleep(0)
+        for prompt in "23":
+            done.append(await rehearse(talk.backend, done[-1].session, prompt, talk.turn))
+
+        assert [turn.text for turn in done] == ["one", "two", "three"]
+        assert len(talk.turn.session_processes) == 1
+
+
+async def test_claude_answers_after_a_command_was_left_behind(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The resumed program first reports what was lost, with a result that is no answer."""
+    monkeypatch.setattr("genagent_backends.subprocesses.EXIT_GRACE_MS", 100)
+    command = background('python3 -c "import time; time.sleep(600)"')
+    async with talking(claude, home, allowed_tools=ALLOWED) as talk:
+        first = succeeded(await talk.say("1", command, Says(pieces=("one",))))
+        second = succeeded(await talk.say("2", Says(pieces=("two",))))
+
+        assert (first.text, second.text) == ("one", "two")
+
+
 async def test_claude_tells_the_cost_of_each_turn(home: Path) -> None:
     """Its own total runs on over a resumed session."""
     async with talking(claude, home) as talk:
