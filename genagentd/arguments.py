@@ -14,6 +14,7 @@ from genagent_protocol.refs import (
     AgentHandle,
     MailboxAddress,
     MalformedIdentity,
+    MonitorRef,
     RequestRef,
 )
 
@@ -74,21 +75,42 @@ def on_halt(value: object) -> OnHalt:
     raise UsageError(f"on_halt: 'queue' or 'fail' is wanted, not {value!r}")
 
 
+def handle(value: object) -> AgentHandle:
+    """Return *value*, a handle, of whatever place.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(value, AgentHandle):
+        raise UsageError(
+            f"a captured handle is wanted, not {type(value).__name__}: whereis(name) returns one"
+        )
+    return value
+
+
 def captured(value: object, place: str) -> AgentHandle:
     """Return *value*, a handle of an agent of this *place*.
 
     Raises:
         UsageError: it is no handle, or a handle of another host or runtime directory.
     """
-    if not isinstance(value, AgentHandle):
+    found = handle(value)
+    if found.place != place:
         raise UsageError(
-            f"a captured handle is wanted, not {type(value).__name__}: whereis(name) returns one"
-        )
-    if value.place != place:
-        raise UsageError(
-            f"the handle is not local: its agent lives at {value.place}, "
+            f"the handle is not local: its agent lives at {found.place}, "
             f"and this client is connected to {place}"
         )
+    return found
+
+
+def monitor_ref(value: object) -> MonitorRef:
+    """Return *value*, what `monitor` returned.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, MonitorRef):
+        raise UsageError(f"monitor: what monitor() returns is wanted, not {type(value).__name__}")
     return value
 
 

@@ -37,7 +37,7 @@ from genagent_protocol.requests import (
 )
 from genagent_protocol.supervision.effects import NotStarted, Started
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
-from genagentd import sendable
+from genagentd import arguments, sendable
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say
 from genagentd.starting import start_request
@@ -110,33 +110,38 @@ class Peers:
         does not wait: a dead process gets it too.
 
         Raises:
-            UsageError: the prompt is not text, or too large; nothing was sent.
+            UsageError: an argument is not what it should be; nothing was sent.
         """
-        ref = _mint(handle)
-        self._post(
-            handle,
-            Submit(
-                ref=ref,
-                prompt=sendable.prompt(prompt),
-                recipient=self._incarnation,
-                on_halt=on_halt,
-            ),
-            ref.text,
+        ref = _mint(arguments.handle(handle))
+        submit = Submit(
+            ref=ref,
+            prompt=sendable.prompt(prompt),
+            recipient=self._incarnation,
+            on_halt=arguments.on_halt(on_halt),
         )
+        self._post(handle, submit, ref.text)
         return ref
 
     def monitor(self, handle: AgentHandle) -> MonitorRef:
         """Have exactly one `Down` with this monitor sent to `handle_info` when that agent ends.
 
         It comes after everything the agent had sent, and at once if it is gone already.
+
+        Raises:
+            UsageError: it is not a handle.
         """
+        arguments.handle(handle)
         monitor = self._calls.new_monitor()
         self._tell_daemon(MonitorAgent(monitor=monitor, handle=handle))
         return monitor
 
     def demonitor(self, monitor: MonitorRef) -> None:
-        """Forget that watch. A `Down` of it may be on its way already."""
-        self._tell_daemon(DemonitorAgent(monitor=monitor))
+        """Forget that watch. A `Down` of it may be on its way already.
+
+        Raises:
+            UsageError: it is not what `monitor` returned.
+        """
+        self._tell_daemon(DemonitorAgent(monitor=arguments.monitor_ref(monitor)))
 
     # Waiting for an answer
 
@@ -171,18 +176,15 @@ class Peers:
 
         Raises:
             Refused: it was not accepted; there is no ref and no completion.
+            UsageError: an argument is not what it should be; nothing was sent.
             CallTimeout, ProcessDown: nobody knows whether it was accepted.
         """
         minted: list[RequestRef] = []
+        text, halting = sendable.prompt(prompt), arguments.on_halt(on_halt)
 
         def tell(handle: AgentHandle) -> Tell:
             minted.append(_mint(handle))
-            return Tell(
-                ref=minted[0],
-                prompt=sendable.prompt(prompt),
-                recipient=self._incarnation,
-                on_halt=on_halt,
-            )
+            return Tell(ref=minted[0], prompt=text, recipient=self._incarnation, on_halt=halting)
 
         answer = await self._call(target, tell, "tell_with_completion", timeout_ms)
         _accepted(answer, "tell_with_completion")
@@ -198,11 +200,9 @@ class Peers:
             TurnFailed: it was, and its turn failed.
             CallTimeout, ProcessDown: its fate is unknown.
         """
+        text = sendable.prompt(prompt)
         answer = await self._call(
-            target,
-            lambda handle: Ask(ref=_mint(handle), prompt=sendable.prompt(prompt)),
-            "ask",
-            timeout_ms,
+            target, lambda handle: Ask(ref=_mint(handle), prompt=text), "ask", timeout_ms
         )
         match answer:
             case Completed(response):
@@ -299,7 +299,8 @@ class Peers:
         what: str,
         timeout_ms: int | None,
     ) -> Answer:
-        return await self._there(self._called(target, request, what, timeout_ms))
+        limit = arguments.timeout(timeout_ms)
+        return await self._there(self._called(target, request, what, limit))
 
     async def _called(
         self,

@@ -25,7 +25,7 @@ from genagentd.client.boxes import Matching, Message, anything
 from genagentd.client.calls import CALL_TIMEOUT_MS, CancelResult, InterruptResult, PollResult
 from genagentd.client.captured import AsyncCaptured
 from genagentd.client.conversation import CONNECT_TIMEOUT_MS, LINGER_MS
-from genagentd.client.group import AsyncGroup
+from genagentd.client.group import AsyncGroup, numbered
 from genagentd.client.looped import LoopedShell
 from genagentd.client.mailbox import AsyncMailbox
 from genagentd.client.spec import AgentSpec, spec_of
@@ -139,7 +139,7 @@ class AsyncClient:
         **terms: object,
     ) -> AgentHandle:
         """As `Client.start_agent`."""
-        number = None if group is None else group.number_to_start_in()
+        number = None if group is None else numbered(group).number_to_start_in()
         script = calls.start_agent(self.shell.talk, spec_of(agent, terms), number)
         return await self._run(script)
 
@@ -147,7 +147,7 @@ class AsyncClient:
         self, name: object, *, group: AsyncGroup | None = None, timeout_ms: int | None = None
     ) -> ExitReason:
         """As `Client.stop`."""
-        number = None if group is None else group.number
+        number = None if group is None else numbered(group).number
         return await self._run(calls.stop(self.shell.talk, name, number), timeout_ms)
 
     async def drain(self, name: object, timeout_ms: int | None = None) -> None:
@@ -250,7 +250,7 @@ class AsyncClient:
 
     async def demonitor(self, monitor: MonitorRef) -> bool:
         """As `Client.demonitor`; it suspends nobody."""
-        return self.shell.do(lambda talk: talk.demonitor(monitor))
+        return self.shell.do(lambda talk: talk.demonitor(arguments.monitor_ref(monitor)))
 
     # --- what arrives
 

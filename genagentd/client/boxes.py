@@ -24,6 +24,7 @@ from genagent_protocol.envelopes import (
     UiUndeliverable,
     Undeliverable,
 )
+from genagent_protocol.errors import UsageError
 from genagent_protocol.header import Header
 from genagent_protocol.refs import RequestRef
 from genagentd.client.waiting import Waiting
@@ -154,7 +155,13 @@ class Box:
             self.put(_mark(header), 0)
 
     def expect(self, matching: Matching, what: str) -> Waiting[Message]:
-        """Take the first message that matches, now or when it arrives."""
+        """Take the first message that matches, now or when it arrives.
+
+        Raises:
+            UsageError: *matching* is nothing that can be asked.
+        """
+        if not callable(matching):
+            raise UsageError(f"matching: a function is wanted, not {type(matching).__name__}")
         waiting: Waiting[Message] = Waiting(what)
         entry = (matching, waiting)
         for place, held in enumerate(self._held):

@@ -24,7 +24,7 @@ from genagentd.client.calls import (
 )
 from genagentd.client.conversation import Conversation
 from genagentd.client.looped import LoopedShell
-from genagentd.client.mailbox import AsyncMailbox, Mailbox
+from genagentd.client.mailbox import AsyncMailbox, Mailbox, box_of
 from genagentd.client.waiting import Script
 
 T = TypeVar("T")
@@ -58,8 +58,9 @@ class _Sending:
         return "ok"
 
     def _monitor(self, mailbox: Mailbox | AsyncMailbox | None) -> MonitorRef:
-        box = self._any_shell.talk.own if mailbox is None else mailbox.box
-        return self._any_shell.do(lambda talk: talk.monitor(self.handle, box))
+        shell = self._any_shell
+        box = shell.talk.own if mailbox is None else box_of(mailbox, shell)
+        return shell.do(lambda talk: talk.monitor(self.handle, box))
 
 
 class Captured(_Sending):

@@ -28,7 +28,7 @@ from genagentd.client.boxes import Matching, Message, anything
 from genagentd.client.calls import CALL_TIMEOUT_MS, CancelResult, InterruptResult, PollResult
 from genagentd.client.captured import Captured
 from genagentd.client.conversation import CONNECT_TIMEOUT_MS, LINGER_MS
-from genagentd.client.group import Group
+from genagentd.client.group import Group, numbered
 from genagentd.client.mailbox import Mailbox
 from genagentd.client.spec import AgentSpec, spec_of
 from genagentd.client.waiting import Script
@@ -163,7 +163,7 @@ class Client:
             StartFailed: it could not be started; no process of it is left, its name is free.
             UsageError: a field is unknown, missing or cannot be sent; nothing was started.
         """
-        number = None if group is None else group.number_to_start_in()
+        number = None if group is None else numbered(group).number_to_start_in()
         spec = spec_of(agent, terms)
         return self._run(calls.start_agent(self.shell.talk, spec, number))
 
@@ -175,7 +175,7 @@ class Client:
         Raises:
             Refused: `not_found`: no such agent in that group (default: the global one).
         """
-        number = None if group is None else group.number
+        number = None if group is None else numbered(group).number
         return self._run(calls.stop(self.shell.talk, name, number), timeout_ms)
 
     def drain(self, name: object, timeout_ms: int | None = None) -> None:
@@ -326,7 +326,7 @@ class Client:
 
         False when its `Down` has arrived already; it is in the mailbox or was read.
         """
-        return self.shell.do(lambda talk: talk.demonitor(monitor))
+        return self.shell.do(lambda talk: talk.demonitor(arguments.monitor_ref(monitor)))
 
     # --- what arrives
 

@@ -49,6 +49,19 @@ class _Numbered:
         return self._number
 
 
+def numbered(value: object) -> _Numbered:
+    """Return *value*, a group.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(value, _Numbered):
+        raise UsageError(
+            f"group: a group is wanted, not {type(value).__name__}: client.group() returns one"
+        )
+    return value
+
+
 class Group(_Numbered):
     """Agents that end when the group is left, or its owner is gone."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 
+from genagent_protocol.errors import UsageError
 from genagent_protocol.refs import MailboxAddress
 from genagentd import arguments
 from genagentd.client.blocking import BlockingShell
@@ -104,3 +105,20 @@ class AsyncMailbox:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+def box_of(mailbox: object, shell: BlockingShell | LoopedShell) -> Box:
+    """Return what *mailbox* holds its messages in, if it is one of this connection.
+
+    Raises:
+        UsageError: it is no mailbox, or one of another client.
+    """
+    if not isinstance(mailbox, Mailbox | AsyncMailbox):
+        raise UsageError(
+            f"mailbox: a mailbox is wanted, not {type(mailbox).__name__}: "
+            "client.mailbox() returns one"
+        )
+    # Whoever receives there sleeps on another connection and would not be woken.
+    if mailbox._shell is not shell:
+        raise UsageError("mailbox: it belongs to another client; monitor with that one")
+    return mailbox.box

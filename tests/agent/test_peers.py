@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -347,6 +349,45 @@ async def test_a_name_is_bounded_for_an_agent_as_it_is_for_a_client() -> None:
             await use()
     with pytest.raises(UsageError, match="name: 1025 bytes, the limit is 1024"):
         peers.notify(long, None)
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        (lambda peers: peers.submit_with_completion("bob", "hi"), "captured handle"),
+        (lambda peers: peers.submit_with_completion(BOB, "hi", on_halt="bogus"), "on_halt"),
+        (lambda peers: peers.monitor(None), "captured handle"),
+        (lambda peers: peers.monitor(5), "captured handle"),
+        (lambda peers: peers.demonitor(5), "monitor"),
+        (lambda peers: peers.tell_with_completion("bob", "hi", on_halt="bogus"), "on_halt"),
+        (lambda peers: peers.tell_with_completion("bob", 5), "prompt"),
+        (lambda peers: peers.tell_with_completion("bob", "hi", timeout_ms=-1), "timeout_ms"),
+        (lambda peers: peers.ask("bob", None), "prompt"),
+        (lambda peers: peers.ask("bob", "hi", timeout_ms=1.5), "timeout_ms"),
+        (lambda peers: peers.notify_ack(BOB, "hi", timeout_ms="x"), "timeout_ms"),
+        (
+            lambda peers: peers.start_agent(
+                None, name="c", backend="echo", limits={"watchdogms": 1}
+            ),
+            "limits: watchdogms .* watchdog_ms",
+        ),
+        (lambda peers: peers.start_agent(None, name="c", backend="echo", session=5), "session"),
+        (lambda peers: peers.start_agent(None, name="c", backend="echo", env=5), "env"),
+    ],
+)
+async def test_an_agent_hears_of_a_bad_argument_before_anything_is_sent(
+    use: Callable[[Any], Any], named: str
+) -> None:
+    """By the checks of the client: what cannot be read would never be answered."""
+    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say))
+
+    async def used() -> None:
+        sent = use(peers)
+        if inspect.isawaitable(sent):
+            await sent
+
+    with pytest.raises(UsageError, match=named):
+        await used()
 
 
 def _refuse_to_say(*_: object) -> None:

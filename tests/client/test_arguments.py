@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from genagent_protocol.errors import UsageError
+from genagent_protocol.refs import MonitorRef
 from genagentd import arguments
 from support.peer import OWN, PLACE, a_ref, handle
 
@@ -84,3 +85,11 @@ def test_a_time_limit_may_be_as_long_as_one_likes() -> None:
     for given in (2**31 - 1, 2**31, 2**53):
         assert arguments.timeout(given) == given
     assert arguments.timeout(10**400) == 2**53
+
+
+@pytest.mark.parametrize("given", [5, None, "m", a_ref()])
+def test_a_monitor_is_what_monitor_returned(given: object) -> None:
+    """Its number alone would be another kind of number, too."""
+    assert arguments.monitor_ref(MonitorRef(3)) == MonitorRef(3)
+    with pytest.raises(UsageError, match="monitor"):
+        arguments.monitor_ref(given)

@@ -35,6 +35,7 @@ from genagentd.client.client import Client
 from genagentd.client.story import hear
 from support import fleet
 from support.background import in_background
+from support.daemons import PrivateDaemon
 from support.fleet import HANGS, SAYS
 
 pytestmark = pytest.mark.process
@@ -94,8 +95,9 @@ def kill(handle: AgentHandle) -> None:
 # --- submission
 
 
-def test_c1_a_bad_argument_raises_and_nothing_is_sent(client: Client) -> None:
+def test_c1_a_bad_argument_raises_and_nothing_is_sent(client: Client, house: PrivateDaemon) -> None:
     """Checked first: no ref exists, and the agent's counters do not move (S099)."""
+    other = Client(house.run).connect()
     handle = start(client)
     captured = client.at(handle)
     bad: list[Any] = [
@@ -106,12 +108,19 @@ def test_c1_a_bad_argument_raises_and_nothing_is_sent(client: Client) -> None:
         lambda: captured.submit_with_completion("p", on_halt="maybe"),  # type: ignore[arg-type]  # as above
         lambda: captured.submit_with_completion("p", stream_to="a"),  # type: ignore[arg-type]  # as above
         lambda: captured.submit_with_completion("\ud800"),
+        lambda: captured.monitor(5),  # type: ignore[arg-type]  # as above
+        lambda: captured.monitor(other.mailbox()),
+        lambda: client.demonitor(5),  # type: ignore[arg-type]  # as above
+        lambda: client.start_agent(None, name="b", backend="echo", group=5),  # type: ignore[call-overload]  # as above
+        lambda: client.stop("a", group=5),  # type: ignore[arg-type]  # as above
+        lambda: client.receive(0, matching=5),  # type: ignore[arg-type]  # as above
     ]
 
     for call in bad:
         with pytest.raises(UsageError):
             call()
 
+    other.close()
     assert client.receive(0) is None
     assert client.runtime_snapshot("a").pending_prompts == 0
 
