@@ -22,6 +22,7 @@ from genagentd.agent import incoming, log
 from genagentd.agent.callbacks import Callbacks, offers_of
 from genagentd.agent.context import Context
 from genagentd.agent.inbox import Frame, Inbox, Item, Swept
+from genagentd.agent.last_resort import LastResort
 from genagentd.agent.mail import Mail
 from genagentd.agent.observing import Observer
 from genagentd.agent.opening import Opened
@@ -34,6 +35,8 @@ from genagentd.deadlines import Deadlines
 #: How many things are dealt with before the loop gets its turn again.
 BATCH = 256
 
+#: The deadlines after which a turn must not go on, whoever could still say so.
+ENDS_A_TURN = frozenset({"watchdog", "grace"})
 ASKED_TO_END = (inputs.DrainRequested, inputs.StopRequested)
 TURN_OVER = (inputs.TurnEnded, inputs.TurnCrashed, inputs.TurnStopped)
 
@@ -66,6 +69,7 @@ class Shell:
         )
         self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)
         self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
+        self._last_resort = LastResort()
         self._sweeping: asyncio.Task[None] | None = None
         self._exit: ExitReason | None = None
         #: What the daemon was told is left without an outcome, once it has asked for the end.
@@ -229,8 +233,12 @@ class Shell:
             case effects.ArmDeadline(name, after_ms, turn):
                 self._deadline_turns[name] = turn
                 self._deadlines.arm(name, after_ms)
+                if name in ENDS_A_TURN:
+                    self._last_resort.arm(after_ms)
             case effects.DisarmDeadline(name):
                 self._deadlines.disarm(name)
+                if name in ENDS_A_TURN:
+                    self._last_resort.disarm()
             case effects.Emit():
                 self._observer.note(effect)
             case effects.Exit(reason):

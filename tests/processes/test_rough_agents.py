@@ -21,6 +21,7 @@ from genagent_protocol.answers import AgentRow
 from genagent_protocol.envelopes import Admission, Completion, Down, Telemetry
 from genagent_protocol.errors import GenAgentError, StartFailed
 from genagent_protocol.events import Completed
+from genagent_protocol.reasons import TURN_STUCK
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd import kernel
@@ -381,6 +382,24 @@ def test_E024_a_crash_loop_slows_down_and_ends(daemon: PrivateDaemon, client: Cl
         fleet.start(client, "a")
     client.stop("a")
     assert fleet.start(client, "a").name == "a"
+
+
+def test_a_turn_that_keeps_the_interpreter_is_ended_by_the_kernel(client: Client) -> None:
+    """No thread of the agent runs any more, so nothing in it could; its tools end with it."""
+    handle = fleet.start(
+        client,
+        "a",
+        [{"spawn": "grandchild"}, {"hang": "held", "for_ms": 600_000}],
+        agent="HastyLastResort",
+        options={"watchdog_ms": 1_000, "interrupt_grace_ms": 200},
+    )
+    client.at(handle).monitor()
+    client.at(handle).submit_with_completion("go")
+    # What it says of them is held back with everything else.
+    tools = until(lambda: fleet.tree(handle.pid), "it has begun")
+
+    assert fleet.down(client, handle).reason == TURN_STUCK
+    fleet.gone(tools, within_s=2)
 
 
 def test_an_agent_that_cannot_be_started_again_says_why(

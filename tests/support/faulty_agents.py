@@ -17,6 +17,7 @@ from genagent_protocol.reasons import UNKNOWN, ExitReason
 from genagent_protocol.refs import MonitorRef, RequestRef
 from genagent_protocol.requests import Whereis
 from genagentd import Agent, NoReply, Started
+from genagentd.agent import last_resort
 from genagentd.agent.outgoing import Outgoing
 
 
@@ -52,6 +53,14 @@ class SleepsInInit(Quiet):
         os.spawnlp(os.P_NOWAIT, "setsid", "setsid", "sleep", "3600")
         time.sleep(float(str(options["seconds"])))
         return Started({}, None)
+
+
+class HastyLastResort(Quiet):
+    """Is ended by the kernel soon after a deadline that it could not keep itself."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        vars(last_resort).update(PATIENCE_MS=300)
+        return Started(options, None)
 
 
 class SlowToEnd(Quiet):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from genagent_protocol.plain import printable
-from genagent_protocol.reasons import NOPROC, NORMAL, SHUTDOWN, ExitReason, StartError
+from genagent_protocol.reasons import NOPROC, NORMAL, SHUTDOWN, TURN_STUCK, ExitReason, StartError
 from genagent_protocol.supervision.inputs import Exited, Signalled
 from genagent_protocol.supervision.table import Child, Life
 from genagent_protocol.supervision.terms import RestartPolicy, Terms
@@ -19,6 +19,8 @@ from genagent_protocol.supervision.terms import RestartPolicy, Terms
 #: The exit status with which an agent tells that it gave its reason itself.
 REASON_GIVEN_STATUS = 70
 SIGKILL = 9
+#: With this an agent's timer in the kernel ends it when a turn keeps the interpreter to itself.
+SIGNAL_OF_A_STUCK_TURN = 64
 
 #: The reasons an agent may give for its own end.
 OWN_REASONS = frozenset(
@@ -52,6 +54,8 @@ def exit_reason(life: Life) -> ExitReason:
         case Signalled(signal):
             if signal == SIGKILL and life.abuse is not None:
                 return ExitReason("protocol_abuse", life.abuse)
+            if signal == SIGNAL_OF_A_STUCK_TURN:
+                return TURN_STUCK
             return ExitReason(f"signal:{signal}")
         case _:
             assert_never(life.status)

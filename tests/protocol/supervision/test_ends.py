@@ -256,6 +256,7 @@ SAID = ExitReason("callback_failed", "ValueError")
         ((), Exited(255), "exit:255"),
         ((), Signalled(9), "signal:9"),
         ((), Signalled(11), "signal:11"),
+        ((), Signalled(64), "turn_stuck"),
         ((stop(), passes("stop")), Signalled(9), "signal:9"),
         ((stop(), passes("stop")), Exited(0), "shutdown"),
         ((stop(),), Signalled(15), "signal:15"),
