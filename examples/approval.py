@@ -17,7 +17,10 @@ one window, and give it work in another.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from genagentd import (
     Agent,
     AsyncClient,
     FunctionFailed,
+    GenAgentError,
     NoReply,
     RequestRef,
     Response,
@@ -82,8 +86,23 @@ class Deployer(Agent[Log]):
 async def confirm(arguments: dict[str, Any]) -> bool:
     """Show the question and return whether the answer was yes."""
     print(arguments["question"], arguments.get("detail", ""))
-    answer = await asyncio.to_thread(input, "yes or no? ")
-    return answer.strip().lower() in ("y", "yes")
+    print("yes or no? ", end="", flush=True)
+    return (await typed()).strip().lower() in ("y", "yes")
+
+
+async def typed() -> str:
+    """Return the line that is typed next.
+
+    The thread that waits for it is a daemon: if the agent ends before somebody types,
+    nothing keeps this program from ending, too.
+    """
+    line: Future[bytes] = Future()
+    # Not `input`, which would hold the lock of standard input when the program ends.
+    threading.Thread(target=lambda: line.set_result(os.read(0, 1_000)), daemon=True).start()
+    said = await asyncio.wrap_future(line)
+    if not said:
+        raise EOFError
+    return said.decode(errors="replace")
 
 
 async def main(*, only_start: bool) -> None:
@@ -107,4 +126,7 @@ async def main(*, only_start: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(only_start="--only-start" in sys.argv[1:]))
+    try:
+        asyncio.run(main(only_start="--only-start" in sys.argv[1:]))
+    except GenAgentError as error:
+        sys.exit(str(error))

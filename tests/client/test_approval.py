@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from genagentd import Client
 from support.commands import command
 from support.daemons import REPOSITORY, PrivateDaemon
 
@@ -54,6 +57,33 @@ def test_nothing_risky_runs_without_a_yes(
     assert lines[0] == f"May I go on? {TASK}"
     assert lines[-1] == str([f"{verdict}: {TASK}"])
     assert told in done.stdout
+
+
+def test_a_question_of_an_agent_that_died_keeps_nobody_waiting(house: PrivateDaemon) -> None:
+    """Nobody types anything: the program ends all the same, and says why."""
+    with (
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT)],
+            env=house.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as program,
+        Client(house.run) as client,
+    ):
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stdout.readline() == f"May I go on? {TASK}\n"
+        deployer = client.whereis("deployer")
+        assert deployer is not None
+
+        os.kill(deployer.pid, signal.SIGKILL)
+
+        assert program.wait(60) == 1
+        said = program.stderr.read()
+    assert "signal:9" in said
+    assert said.count("\n") == 1
 
 
 def test_a_terminal_answers_in_place_of_the_script(house: PrivateDaemon) -> None:
