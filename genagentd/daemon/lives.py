@@ -245,6 +245,11 @@ class Life:
             self._drained = True
             self._around.feed(inputs.ChannelDrained(incarnation=self.incarnation, held=held))
 
+    @property
+    def has_log_lines(self) -> bool:
+        """Whether there is anything to read where `log_path` points."""
+        return self._log is not None and self._log.has_lines()
+
     def cut_off(self) -> None:
         """Hear nothing of it any more."""
         if self._port is not None:

@@ -37,6 +37,7 @@ class Log:
         self._pipe, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(self.write_fd, True)
         enlarge(self._pipe, PIPE_BYTES)
+        self._closed = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._pipe, self._read)
 
@@ -70,11 +71,22 @@ class Log:
         os.close(self._file)
         self._file, self._size = new, 0
 
-    def close(self) -> None:
-        """Take what is left, at most what the pipe held, and close."""
+    def has_lines(self) -> bool:
+        """Whether anything was printed, counting what still waits in the pipe."""
+        if not self._closed:
+            self._take_the_rest()
+        return self._size > 0
+
+    def _take_the_rest(self) -> None:
+        """Take what the pipe held at most: whoever prints without end has no end to wait for."""
         for _ in range(PIPE_BYTES // STEP_BYTES + 1):
             if not self._read():
                 break
+
+    def close(self) -> None:
+        """Take what is left, at most what the pipe held, and close."""
+        self._take_the_rest()
+        self._closed = True
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
         os.close(self._file)

@@ -139,7 +139,7 @@ class Shell:
                 answer = answers.Ok()
             case effects.Refused(reason):
                 answer = answers.Refused(reason)
-            case effects.NotStarted(error) if began is not None and began.log_path is not None:
+            case effects.NotStarted(error) if began is not None and began.has_log_lines:
                 named = dataclasses.replace(error, log=str(began.log_path))
                 answer = dataclasses.replace(order.answer, error=named)
         self._board.say(caller.sender, envelopes.Reply(call=caller.call, answer=answer))

@@ -7,6 +7,7 @@ import os
 import resource
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -181,6 +182,19 @@ async def _fill(daemon: PrivateDaemon, figures: Figures, at_once: bool) -> None:
         "> 0",
         met=len(started) < 100,
     )
+
+
+@pytest.mark.parametrize(("agent", "printed"), [("RaisesInInit", True), ("NoSuchClass", False)])
+def test_a_failed_start_names_its_log_if_there_is_anything_in_it(
+    client: Client, agent: str, printed: bool
+) -> None:
+    """Whoever is sent to an empty file looks for what he missed."""
+    with pytest.raises(StartFailed) as failed:
+        fleet.start(client, "a", agent=agent)
+
+    log = failed.value.reason.log
+    assert (log is not None) is printed
+    assert log is None or "LookupError" in Path(log).read_text()
 
 
 def test_no_zombie_is_left_of_failed_starts(daemon: PrivateDaemon, client: Client) -> None:

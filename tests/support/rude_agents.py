@@ -12,7 +12,6 @@ from genagentd import NoReply, Started, telemetry
 from genagentd.agent.callbacks import Callbacks
 from support.faulty_agents import Quiet
 
-
 #: What no `except Exception` catches, and one thing that it does.
 RAISES: dict[str, type[BaseException]] = {
     "ValueError": ValueError,
