@@ -124,7 +124,10 @@ class Shell:
             await self._processes.end_turn()
         except OSError as error:
             log.raised("turn.sweep_failed", error, agent=self._handle.name)
-        self._inbox.put(Swept(report))
+        finally:
+            # Whatever became of it (somebody may have cancelled every task there is), the turn
+            # is over; without its report no other would ever start.
+            self._inbox.put(Swept(report))
 
     async def _answer(self, header: Header, said: incoming.Outside) -> None:
         sessions = self._context.sessions
