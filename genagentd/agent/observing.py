@@ -1,7 +1,8 @@
 """What the machine notes, told to whoever watches: a record, and for some a log line.
 
 The shell's share of a record is added here: name, wall clock, durations, shown state.
-Records named `turn.*` stay free of content, and so does every log line.
+Records named `turn.*` stay free of content, and so does every log line. The others say
+what fits: of more than 16 KiB only how much it was.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 
 from genagent_protocol import schema
 from genagent_protocol.envelopes import Telemetry
-from genagent_protocol.plain import FrozenDict, Plain, freeze
+from genagent_protocol.plain import FrozenDict, Plain, encoded_size, freeze
 from genagent_protocol.reasons import ExitReason, Failure
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.turns.effects import Emit
@@ -36,6 +37,12 @@ LOGGED = frozenset(
 WITH_STATE = frozenset({"prompt.start", "prompt.stop", "prompt.error", "halted"})
 #: What is measured by how long it took instead of when it was.
 TIMED = frozenset({"prompt.stop", "turn.stop", "turn.error"})
+
+#: The most that one field of content takes in a record. Telemetry is for watching: a large
+#: prompt or state in each record would crowd the other records out.
+MAX_FIELD_BYTES = 16 * 1024
+#: What is content, and may be of any size.
+_CONTENT = ("prompt", "original_prompt", "event", "reason", "agent_state")
 
 #: Fields of a note that become metadata as they are, where they are set.
 _PLAIN_FIELDS = (
@@ -73,18 +80,19 @@ class Observer:
             self._log(emit)
         if not self.wanted and not telemetry.watched():
             return
+        metadata, left_out = _fitting(self._metadata(emit))
         record = Telemetry(
             event=emit.name,
             agent=self._handle.name,
             incarnation=self._handle.incarnation,
-            measurements=self._measurements(emit),
-            metadata=self._metadata(emit),
+            measurements=FrozenDict(self._measurements(emit) | left_out),
+            metadata=metadata,
         )
         if self.wanted:
             self._send(record)
         telemetry.publish(record, _detached)
 
-    def _measurements(self, emit: Emit) -> FrozenDict:
+    def _measurements(self, emit: Emit) -> dict[str, Plain]:
         measured: dict[str, Plain] = {}
         if emit.name not in TIMED:
             measured["system_time_ms"] = time.time_ns() // 1_000_000
@@ -93,14 +101,14 @@ class Observer:
         duration = self._duration_ms(emit)
         if duration is not None:
             measured["duration_ms"] = duration
-        return FrozenDict(measured)
+        return measured
 
     def _duration_ms(self, emit: Emit) -> int | None:
         if emit.turn is None or self._began is None or self._began[0] != emit.turn:
             return None
         return now_ms() - self._began[1]
 
-    def _metadata(self, emit: Emit) -> FrozenDict:
+    def _metadata(self, emit: Emit) -> dict[str, Plain]:
         said: dict[str, Plain] = {}
         if emit.ref is not None:
             said["ref"] = emit.ref.text
@@ -114,7 +122,7 @@ class Observer:
             said |= {"from": emit.was, "to": emit.now}
         if emit.name in WITH_STATE:
             said["agent_state"] = self._show()
-        return FrozenDict(said)
+        return said
 
     def _log(self, emit: Emit) -> None:
         log.line(
@@ -130,6 +138,14 @@ class Observer:
             error=emit.error,
             duration_ms=self._duration_ms(emit),
         )
+
+
+def _fitting(said: dict[str, Plain]) -> tuple[FrozenDict, dict[str, Plain]]:
+    """Return *said* without the content that is too large, and how large each of that is."""
+    sizes = {name: encoded_size(said[name]) for name in _CONTENT if name in said}
+    large = {name: size for name, size in sizes.items() if size > MAX_FIELD_BYTES}
+    kept = FrozenDict({name: value for name, value in said.items() if name not in large})
+    return kept, {f"{name}_bytes": size for name, size in large.items()}
 
 
 def _detached(handler: str, error: BaseException) -> None:

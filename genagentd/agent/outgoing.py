@@ -4,13 +4,15 @@ What one loop turn produced for one client and one class becomes one message, un
 it grows too large; another agent gets its envelopes one by one. What must be kept
 is always handed over. Events are not: when the daemon has not taken in what it was
 given already, they give way, and a gap says which ones, before anything else that
-this client is told and no later than the daemon takes in more.
+this client is told and no later than the daemon takes in more. Telemetry records have
+an account of their own and give way only to each other; a record says how many did.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from genagent_protocol import codec, schema
 from genagent_protocol.answers import Refused
@@ -18,13 +20,20 @@ from genagent_protocol.envelopes import Completion, Credit, EventMessage, Gap, R
 from genagent_protocol.errors import LocalWireError
 from genagent_protocol.events import Event, Failed
 from genagent_protocol.header import DAEMON, DeliveryClass, Header, encode_header
-from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.plain import EMPTY, FrozenDict, Plain
 from genagent_protocol.reasons import TaskCrashed
 from genagent_protocol.refs import RequestRef
 from genagentd.outbox import WINDOW_BYTES, Capacity, Outbox, Parcel
 
 #: A coalesced message does not grow beyond this; a single larger envelope goes alone.
 BATCH_BYTES = 256 * 1024
+#: Bytes of telemetry records that the daemon may owe us before further ones give way.
+RECORDS_BYTES = 4 * 1024 * 1024
+#: The event of the record that counts those that gave way.
+RECORDS_LOST = "telemetry.lost"
+
+
+_RECORD = schema.tag_of(Telemetry)
 
 
 @dataclass(slots=True)
@@ -80,6 +89,50 @@ class Stream:
     missing_from: int = 0
 
 
+class Records:
+    """The telemetry records under way to the daemon, and what gave way to them.
+
+    What an answer or an event weighs does not count: a record of the largest turn must
+    not be lost for the sake of that turn's own completion.
+    """
+
+    def __init__(self) -> None:
+        #: For each record under way: how much had been sent with it, and its cost.
+        self._under_way: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        self._lost = 0
+        self._last_lost: Telemetry | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether another record may go."""
+        return self._bytes < RECORDS_BYTES
+
+    def sent(self, position: int, cost_bytes: int) -> None:
+        """A record went, and *position* bytes have been sent in all."""
+        self._under_way.append((position, cost_bytes))
+        self._bytes += cost_bytes
+
+    def credited(self, taken_bytes: int) -> None:
+        """The daemon has taken in so much of all that was sent."""
+        while self._under_way and self._under_way[0][0] <= taken_bytes:
+            self._bytes -= self._under_way.popleft()[1]
+
+    def lost(self, record: Telemetry) -> None:
+        """*record* gave way."""
+        self._lost += 1
+        self._last_lost = record
+
+    def told(self) -> Telemetry | None:
+        """Return what counts those that gave way since the last time, if any did."""
+        last, self._last_lost = self._last_lost, None
+        if last is None:
+            return None
+        count, self._lost = self._lost, 0
+        measurements = FrozenDict(count=count)
+        return replace(last, event=RECORDS_LOST, measurements=measurements, metadata=EMPTY)
+
+
 class Outgoing:
     """Everything this agent says, towards its one connection."""
 
@@ -102,8 +155,8 @@ class Outgoing:
         self._window = Outbox(
             Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0), window_bytes
         )
-        #: Telemetry records that gave way since the last one that did not.
-        self._lost_records = 0
+        self._sent_bytes = 0
+        self._records = Records()
 
     def say(self, to: str, envelope: object, ref: str | None = None) -> None:
         """Say what must be kept; it leaves with the end of this loop turn, or with `flush`.
@@ -149,32 +202,33 @@ class Outgoing:
         self._put(stream.to, "gap", codec.encode(gap), ref=stream.ref.text)
 
     def telemetry(self, record: Telemetry) -> None:
-        """Hand a record to the daemon, unless that is behind; the next one counts the lost."""
-        if not self._window.passes():
-            self._lost_records += 1
+        """Hand a record to the daemon, unless it has not taken in many others yet.
+
+        Those that gave way are counted by a record of their own, before the next one, and
+        no later than the daemon takes in more.
+        """
+        if not self._records.open:
+            self._records.lost(record)
             return
-        if self._lost_records:
-            lost = FrozenDict({**record.measurements, "lost_before": self._lost_records})
-            record = Telemetry(
-                event=record.event,
-                agent=record.agent,
-                incarnation=record.incarnation,
-                measurements=lost,
-                metadata=record.metadata,
-            )
+        self._tell_lost()
         try:
             self.say(DAEMON, record)
         except LocalWireError:
-            # A prompt and what it was rewritten from can be too much for one message.
-            self._lost_records += 1
-        else:
-            self._lost_records = 0
+            self._records.lost(record)
+
+    def _tell_lost(self) -> None:
+        told = self._records.told()
+        if told is not None:
+            self.say(DAEMON, told)
 
     def credited(self, credit: Credit) -> None:
         """The daemon has taken in so much of what was said."""
         self._window.credited(credit.bytes)
+        self._records.credited(credit.bytes)
         if self._window.passes():
             self._tell_missing()
+        if self._records.open:
+            self._tell_lost()
 
     def _put(
         self,
@@ -200,6 +254,9 @@ class Outgoing:
     def _close(self, client: str) -> None:
         parcel = self._open.pop(client).parcel()
         self._window.passed(parcel)
+        self._sent_bytes += parcel.cost_bytes
+        if parcel.header.kind == _RECORD:
+            self._records.sent(self._sent_bytes, parcel.cost_bytes)
         self._closed.append(parcel)
 
     def _flush_scheduled(self) -> None:

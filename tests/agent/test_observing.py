@@ -12,6 +12,7 @@ from genagent_protocol.envelopes import Telemetry
 from genagent_protocol.plain import FrozenDict
 from genagentd import telemetry
 from genagentd.agent import log
+from genagentd.agent.observing import MAX_FIELD_BYTES
 from support.agent_life import CLIENT, INCARNATION, Conversation, living
 
 RECORDER = "support.recorders:Recorder"
@@ -61,6 +62,27 @@ async def test_a_turn_is_told_by_its_records_in_order(records: list[Telemetry]) 
         ]
         told = {(record.agent, record.incarnation) for record in records}
         assert told == {("anna", INCARNATION)}
+
+
+async def test_large_content_is_left_out_of_records_and_measured(
+    records: list[Telemetry],
+) -> None:
+    """A record is for watching; a few large ones would crowd all others out."""
+    async with living(options={"script": [[RESULT]], "repeat": True}) as agent:
+        await agent.run("x" * MAX_FIELD_BYTES)
+        await agent.notified({"text": "y" * MAX_FIELD_BYTES})
+        await agent.run("small")
+
+    starts = [record for record in records if record.event == "prompt.start"]
+    assert "prompt" not in starts[0].metadata
+    assert starts[0].measurements["prompt_bytes"] == MAX_FIELD_BYTES + 3
+    assert starts[0].metadata["agent_state"] == ()
+    assert starts[1].metadata["prompt"] == "small"
+    assert "agent_state" not in starts[1].metadata
+    assert int(str(starts[1].measurements["agent_state_bytes"])) > MAX_FIELD_BYTES
+    (notified,) = [record for record in records if record.event == "event.received"]
+    assert notified.metadata == {}
+    assert int(str(notified.measurements["event_bytes"])) > MAX_FIELD_BYTES
 
 
 async def test_records_of_turns_are_free_of_content(records: list[Telemetry]) -> None:

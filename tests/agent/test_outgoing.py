@@ -25,7 +25,7 @@ from genagent_protocol.events import Event, Failed, event
 from genagent_protocol.header import DAEMON, Header, decode_header
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import INTERRUPTED, BackendFailed
-from genagentd.agent.outgoing import BATCH_BYTES, Outgoing
+from genagentd.agent.outgoing import BATCH_BYTES, RECORDS_BYTES, Outgoing
 from genagentd.outbox import MESSAGE_COST_BYTES
 from support.agent_life import CLIENT, INCARNATION, mint
 
@@ -256,28 +256,69 @@ def test_what_somebody_waits_for_is_told_even_if_it_cannot_be_sent() -> None:
         said.say(CLIENT.text, Admission(agent="a", ref=ref, refused=huge))
 
 
+def _records(wire: Wire) -> list[tuple[str, object]]:
+    """Return the events of the records that were said, and how many each says are lost."""
+    said = [e for e in wire.envelopes if isinstance(e, Telemetry)]
+    return [(record.event, record.measurements.get("count")) for record in said]
+
+
+def _record(event: str, size: int = 0) -> Telemetry:
+    return Telemetry(event=event, agent="anna", metadata=FrozenDict(prompt="x" * size))
+
+
 def test_a_record_too_large_for_a_message_is_lost_and_counted() -> None:
-    """A prompt and its original can be more than one message holds."""
+    """Nothing makes one today; it would not vanish without a word."""
     wire = Wire()
     said = outgoing(wire)
-    huge = FrozenDict(prompt="x" * (MAX_FRAME_BYTES + 1))
-    said.telemetry(Telemetry(event="prompt.start", agent="anna", metadata=huge))
-    said.telemetry(Telemetry(event="turn.start", agent="anna"))
+    said.telemetry(_record("prompt.start", MAX_FRAME_BYTES + 1))
+    said.telemetry(_record("turn.start"))
     said.flush()
 
-    (record,) = wire.envelopes
-    assert record.measurements == {"lost_before": 1}
+    assert _records(wire) == [("telemetry.lost", 1), ("turn.start", None)]
 
 
-def test_records_give_way_and_the_next_one_counts_them() -> None:
-    """Telemetry slows nobody."""
+def test_records_do_not_give_way_to_what_else_is_said() -> None:
+    """A turn's own completion may be larger than the window."""
     wire = Wire()
     said = _full(wire)
-    for _ in range(3):
-        said.telemetry(Telemetry(event="turn.start", agent="anna"))
-    said.credited(Credit(messages=1, bytes=10**9))
-    said.telemetry(Telemetry(event="turn.stop", agent="anna"))
+    said.telemetry(_record("turn.stop"))
     said.flush()
 
-    (record,) = [e for e in wire.envelopes if isinstance(e, Telemetry)]
-    assert (record.event, record.measurements) == ("turn.stop", {"lost_before": 3})
+    assert _records(wire) == [("turn.stop", None)]
+
+
+def test_records_that_give_way_are_counted_before_the_next_one() -> None:
+    """Telemetry slows nobody, and says so."""
+    wire = Wire()
+    said = outgoing(wire)
+    _fill_with_records(said)
+    said.telemetry(_record("turn.stop"))
+    said.telemetry(_record("turn.stop"))
+    said.flush()
+    wire.messages.clear()
+    said.credited(Credit(messages=9, bytes=10**9))
+    said.telemetry(_record("turn.start"))
+    said.flush()
+
+    assert _records(wire) == [("telemetry.lost", 2), ("turn.start", None)]
+
+
+def test_records_that_gave_way_are_counted_also_if_no_other_follows() -> None:
+    """It is told when the daemon has taken in more, and once."""
+    wire = Wire()
+    said = outgoing(wire)
+    _fill_with_records(said)
+    said.telemetry(_record("turn.stop"))
+    said.flush()
+    wire.messages.clear()
+    for taken in (1, RECORDS_BYTES + 10_000, RECORDS_BYTES + 10_000):
+        said.credited(Credit(messages=9, bytes=taken))
+        said.flush()
+
+    assert _records(wire) == [("telemetry.lost", 1)]
+
+
+def _fill_with_records(said: Outgoing) -> None:
+    for _ in range(4):
+        said.telemetry(_record("prompt.start", RECORDS_BYTES // 4))
+        said.flush()
