@@ -139,12 +139,12 @@ class Callbacks:
         match answer:
             case behaviour.NoReply():
                 return decisions.NoReply()
-            case behaviour.Prompt(text=text) if sendable(text):
+            case behaviour.Prompt(text=given) if (text := text_of(given)) is not None:
                 return decisions.Prompt(text, self._fresh_ref())
             case behaviour.Halt():
                 return decisions.Halt()
-            case behaviour.Run(prompt=prompt) if sendable(prompt):
-                return decisions.Run(prompt)
+            case behaviour.Run(prompt=given) if (text := text_of(given)) is not None:
+                return decisions.Run(text)
             case behaviour.Skip():
                 return decisions.Skip()
             case behaviour.Ok():
@@ -205,15 +205,13 @@ class Callbacks:
         return shown if fits else type(state).__name__
 
 
-def sendable(text: object) -> bool:
-    """Whether *text* is text that can leave the process."""
-    if not isinstance(text, str):
-        return False
+def text_of(value: object) -> str | None:
+    """Return the text that *value* is, without a class of its own, if it can leave the process."""
     try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+        found = freeze(value)
+    except NotPlain:
+        return None
+    return found if isinstance(found, str) else None
 
 
 def plain(reason: object) -> Plain:

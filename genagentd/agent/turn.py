@@ -21,7 +21,7 @@ from genagent_protocol.plain import Plain
 from genagent_protocol.turns import inputs
 from genagent_protocol.turns.effects import StartTurn
 from genagentd.agent import log
-from genagentd.agent.callbacks import Callbacks, sendable
+from genagentd.agent.callbacks import Callbacks, text_of
 from genagentd.agent.stream import Ended, Work, encoded_bytes, now_ms, perform
 from genagentd.agent.turn_loop import TurnThread
 
@@ -129,7 +129,7 @@ class Offer:
     async def checkpoint(self, session_id: str) -> Plain:
         """Tell the coordinator the session id; return None, or the code of its refusal."""
         call = CheckpointCall(self._number, concurrent.futures.Future())
-        told = session_id if sendable(session_id) else None
+        told = text_of(session_id)
         self._post(inputs.CheckpointRequested(call, self._number, told))
         answer = await asyncio.wrap_future(call.answer)
         return answer.reason.code if isinstance(answer, Refused) else None
@@ -265,7 +265,7 @@ class Turns:
 def _message_of(error: BaseException) -> str:
     try:
         message = str(error)[:MAX_MESSAGE]
-        return message if sendable(message) else ""
+        return text_of(message) or ""
     except BaseException:  # noqa: BLE001  # the exception is user code, too
         return ""
 

@@ -74,9 +74,12 @@ EMPTY = FrozenDict()
 def freeze(value: Loose, *, max_depth: int = MAX_DEPTH) -> Plain:
     """Return a deeply immutable copy of *value*; an already frozen value is returned as it is.
 
+    Text, numbers and bytes of a class of their own, such as the members of an enum,
+    become plain ones of the same value, whatever that class prints.
+
     Raises:
         NotPlain: something inside cannot be carried (a set, an object, an integer
-            of more than 64 bits, a key that is not text or too long, a lone
+            of more than 64 bits, a key that is not text, too long or there twice, a lone
             surrogate, too many items, or nesting deeper than *max_depth*); the
             path to it is in the error.
     """
@@ -96,9 +99,11 @@ def _freeze(value: Loose, level: int, max_depth: int) -> Plain:
         case int():
             return _checked_int(value)
         case float():
-            return float(value)
-        case bytes() | bytearray() | memoryview():
-            return bytes(value)
+            return float.__float__(value)
+        case bytes():
+            return _own_bytes(value)
+        case bytearray() | memoryview():
+            return memoryview(value).tobytes()
         case Mapping() | Sequence():
             if level > max_depth:
                 raise NotPlain("", f"nested deeper than {max_depth} levels")
@@ -129,6 +134,9 @@ def _freeze_mapping(value: Mapping[object, object], level: int, max_depth: int) 
     same = type(value) is FrozenDict
     for key, item in value.items():
         text = _checked_key(key)
+        if text in frozen:
+            # A class may compare its texts as it likes: what was two keys there is one here.
+            raise NotPlain(f".{text}", "two keys are this text")
         try:
             found = _freeze(item, level, max_depth)
         except NotPlain as fault:
@@ -141,23 +149,34 @@ def _freeze_mapping(value: Mapping[object, object], level: int, max_depth: int) 
 def _checked_key(key: object) -> str:
     if not isinstance(key, str):
         raise NotPlain("", f"a key is {type(key).__name__}, not text")
-    if len(key) > MAX_KEY_CHARS:
-        raise NotPlain("", f"a key of {len(key)} characters; the limit is {MAX_KEY_CHARS}")
-    return _checked_text(key)
+    text = _checked_text(key)
+    if len(text) > MAX_KEY_CHARS:
+        raise NotPlain("", f"a key of {len(text)} characters; the limit is {MAX_KEY_CHARS}")
+    return text
+
+
+# What a value is, and not what its class says of it: `str(x)` of an enum's member is the
+# member's name, and a class may print, convert and compare as it likes.
 
 
 def _checked_int(value: int) -> int:
-    if not MIN_INT <= value <= MAX_INT:
+    found = int.__int__(value)
+    if not MIN_INT <= found <= MAX_INT:
         raise NotPlain("", "an integer of more than 64 bits")
-    return int(value)
+    return found
 
 
 def _checked_text(value: str) -> str:
+    text = str.__str__(value)
     try:
-        value.encode("utf-8")
+        text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise NotPlain("", f"the text has a lone surrogate at position {error.start}") from None
-    return str(value)
+    return text
+
+
+def _own_bytes(value: bytes) -> bytes:
+    return bytes.__getitem__(value, slice(None))
 
 
 def deeper_than(value: Plain, levels: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from genagent_protocol.header import Header, encode_header
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import ExitReason, Reason, TaskCrashed
 from genagentd.agent.behaviour import Prompt
-from genagentd.agent.callbacks import plain, sendable
+from genagentd.agent.callbacks import plain, text_of
 from support.agent_life import CLIENT, INCARNATION, living, living_process, mint, newborn, start
 from support.recorders import ENDED, Recorder, Slow
 
@@ -247,9 +248,18 @@ async def test_state_that_cannot_be_shown_is_shown_by_its_type() -> None:
 
 def test_text_that_cannot_leave_the_process_is_no_prompt() -> None:
     """A lone surrogate could be queued and never be sent."""
-    assert sendable("plain")
-    assert not sendable("\ud800")
-    assert not sendable(b"bytes")
+    assert text_of("plain") == "plain"
+    assert text_of("\ud800") is None
+    assert text_of(b"bytes") is None
+
+
+def test_the_text_of_an_enum_is_a_prompt_and_its_name_is_not() -> None:
+    """A backend may write the prompt into a line of its own."""
+
+    class Order(str, enum.Enum):  # noqa: UP042  # it prints its name, and that is the point
+        REVIEW = "Review the code"
+
+    assert f"{text_of(Order.REVIEW)}" == "Review the code"
 
 
 def test_a_reason_that_cannot_be_sent_is_told_by_its_code_or_type() -> None:

@@ -6,7 +6,7 @@ import copy
 import pickle
 from collections import OrderedDict, UserDict, deque, namedtuple
 from collections.abc import Callable
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 
 import msgpack
 import pytest
@@ -149,6 +149,114 @@ class Raw(bytes):
     """Bytes of somebody's own."""
 
 
+class Order(str, Enum):  # noqa: UP042  # it prints its name, and that is the point
+    """A text with a name, of the older kind."""
+
+    REVIEW = "Review the code"
+
+
+class LoudText(str):
+    """A text that says something else of itself, and is another one than it is."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "LOUD"
+
+    def __format__(self, _spec: str) -> str:
+        return "LOUD"
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def encode(self, *_: object) -> bytes:
+        return b"LOUD"
+
+
+class LoudInt(int):
+    """A number that converts into another one."""
+
+    def __int__(self) -> int:
+        return 9
+
+    __index__ = __trunc__ = __int__
+
+
+class LoudFloat(float):
+    """A float that converts into another one."""
+
+    def __float__(self) -> float:
+        return 9.5
+
+
+class LoudBytes(bytes):
+    """Bytes that convert into others."""
+
+    def __bytes__(self) -> bytes:
+        return b"LOUD"
+
+
+class LoudArray(bytearray):
+    """A bytearray that converts into others."""
+
+    def __bytes__(self) -> bytes:
+        return b"LOUD"
+
+
+def loud(value: object) -> object:
+    """Return *value* with everything in it of a class that says something else of itself."""
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return LoudText(value)
+        case int():
+            return LoudInt(value)
+        case float():
+            return LoudFloat(value)
+        case bytes():
+            return LoudBytes(value)
+        case dict():
+            return {LoudText(key): loud(item) for key, item in value.items()}
+        case list() | tuple():
+            return [loud(item) for item in value]
+        case _:
+            raise AssertionError(value)
+
+
+def types_in(value: Plain) -> set[type]:
+    """Return the types of everything in *value*."""
+    match value:
+        case FrozenDict():
+            inside = [types_in(item) for item in value.values()]
+            return {FrozenDict, *map(type, value), *(kind for found in inside for kind in found)}
+        case tuple():
+            return {tuple, *(kind for item in value for kind in types_in(item))}
+        case _:
+            return {type(value)}
+
+
+@given(value=loose)
+def test_a_value_is_what_it_is_and_not_what_its_class_says(value: object) -> None:
+    """Text of an enum reached the agent as the name of its member."""
+    frozen = freeze(loud(value))
+
+    assert repr(frozen) == repr(freeze(value))
+    assert types_in(frozen) == types_in(freeze(value))
+
+
+def test_two_keys_that_are_one_text_are_refused() -> None:
+    """A class may compare as it likes; one of the two would be lost without a word."""
+
+    class Unlike(str):
+        __slots__ = ()
+        __hash__ = object.__hash__
+        __eq__ = object.__eq__
+
+    with pytest.raises(NotPlain, match="a: two keys are this text"):
+        freeze({Unlike("a"): 1, "a": 2})
+
+
 Point = namedtuple("Point", "x y")  # untyped on purpose: user code has these
 
 
@@ -157,6 +265,9 @@ Point = namedtuple("Point", "x y")  # untyped on purpose: user code has these
     [
         (Colour.RED, 1),
         (Mood.CALM, "calm"),
+        (Order.REVIEW, "Review the code"),
+        ({Order.REVIEW: Order.REVIEW}, FrozenDict({"Review the code": "Review the code"})),
+        (LoudArray(b"x"), b"x"),
         (Exact(1.5), 1.5),
         (Raw(b"x"), b"x"),
         (bytearray(b"x"), b"x"),
