@@ -326,8 +326,12 @@ def open_group(talk: Conversation) -> Script[int]:
 
 
 def close_group(talk: Conversation, group: int) -> Script[None]:
-    """End the group; all its agents are gone when this returns."""
-    yield from _request(talk, "group", requests.CloseGroup(group=group), answers.Ok)
+    """End the group; all its agents are gone when this returns, now or since an earlier close."""
+    try:
+        yield from _request(talk, "group", requests.CloseGroup(group=group), answers.Ok)
+    except Refused as refused:
+        if refused.reason != NOT_FOUND:
+            raise
 
 
 def watch_telemetry(talk: Conversation, *, on: bool) -> Script[None]:

@@ -20,9 +20,11 @@ from genagentd.client.spec import AgentSpec, spec_of
 
 
 class _Numbered:
-    """A group's number, while it is open."""
+    """A group's number, while it is open, and until its agents are gone."""
 
     _number: int | None = None
+    #: What was its number, until it is known that none of its agents is left.
+    _closing: int | None = None
 
     @property
     def number(self) -> int:
@@ -47,6 +49,26 @@ class _Numbered:
             )
             raise StartFailed(f"start_agent: {error}", error)
         return self._number
+
+    def _to_open(self) -> bool:
+        """Whether it has to be opened.
+
+        Raises:
+            UsageError: a close of it is not over.
+        """
+        if self._closing is not None:
+            raise UsageError("this group is closing: close it again, which waits for its end")
+        return self._number is None
+
+    def _to_close(self) -> int | None:
+        """Let nobody start in it any more; return the number to close, if there is something to.
+
+        It is the same one again until the end of the group was heard of: whoever ran
+        out of time can wait for it once more.
+        """
+        if self._number is not None:
+            self._closing, self._number = self._number, None
+        return self._closing
 
 
 def numbered(value: object) -> _Numbered:
@@ -74,16 +96,21 @@ class Group(_Numbered):
         Raises:
             Refused: `shutting_down`.
         """
-        if self._number is None:
+        if self._to_open():
             self._number = self._shell.run(calls.open_group(self._shell.talk), None)
         return self
 
     def close(self, timeout_ms: int | None = None) -> None:
-        """Refuse the turns of its agents and stop them; returns when all are gone."""
-        number, self._number = self._number, None
+        """Refuse the turns of its agents and stop them; returns when all are gone.
+
+        Raises:
+            CallTimeout: they are not; they go on stopping, and another close waits again.
+        """
+        limit = arguments.timeout(timeout_ms)
+        number = self._to_close()
         if number is not None and not self._shell.talk.ended:
-            script = calls.close_group(self._shell.talk, number)
-            self._shell.run(script, arguments.timeout(timeout_ms))
+            self._shell.run(calls.close_group(self._shell.talk, number), limit)
+        self._closing = None
 
     def start_agent(self, agent: AgentSpec | type | str | None, **terms: object) -> AgentHandle:
         """Start an agent in this group, as `Client.start_agent` does.
@@ -120,16 +147,17 @@ class AsyncGroup(_Numbered):
 
     async def open(self) -> AsyncGroup:
         """As `Group.open`."""
-        if self._number is None:
+        if self._to_open():
             self._number = await self._shell.run(calls.open_group(self._shell.talk), None)
         return self
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """As `Group.close`."""
-        number, self._number = self._number, None
+        limit = arguments.timeout(timeout_ms)
+        number = self._to_close()
         if number is not None and not self._shell.talk.ended:
-            script = calls.close_group(self._shell.talk, number)
-            await self._shell.run(script, arguments.timeout(timeout_ms))
+            await self._shell.run(calls.close_group(self._shell.talk, number), limit)
+        self._closing = None
 
     async def start_agent(
         self, agent: AgentSpec | type | str | None, **terms: object

@@ -17,6 +17,7 @@ from genagent_protocol.errors import (
     Refused,
     StartFailed,
     TurnFailed,
+    UsageError,
 )
 from genagent_protocol.events import Completed
 from genagent_protocol.reasons import (
@@ -410,6 +411,35 @@ def test_a_group_that_is_not_open_starts_nothing(client: Client) -> None:
         with group:
             pass
     assert client.list() == ()
+
+
+def test_whoever_closes_a_group_again_waits_again(client: Client) -> None:
+    """A close that ran out of time has stopped nobody yet."""
+    with client.group() as group:
+        group.start_agent(None, name="a", backend="echo")
+        with pytest.raises(CallTimeout):
+            group.close(timeout_ms=0)
+        with pytest.raises(UsageError, match="not open"):
+            group.stop("a")
+        with pytest.raises(UsageError, match="closing"):
+            group.open()
+
+        group.close()
+
+        assert client.list() == ()
+        group.close()
+        group.open().start_agent(None, name="a", backend="echo")
+    assert client.list() == ()
+
+
+async def test_a_group_of_a_loop_is_closed_again_too(house: PrivateDaemon) -> None:
+    """The two shells keep the same promise."""
+    async with AsyncClient(house.run) as client:
+        async with client.group() as group:
+            await group.start_agent(None, name="a", backend="echo")
+            with pytest.raises(CallTimeout):
+                await group.close(timeout_ms=0)
+        assert await client.list() == ()
 
 
 def test_a_group_ends_with_its_owner(client: Client, house: PrivateDaemon) -> None:

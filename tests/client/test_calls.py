@@ -25,6 +25,7 @@ from genagent_protocol.reasons import (
     NORMAL,
     NOT_FOUND,
     SHUTDOWN,
+    SHUTTING_DOWN,
     ExitReason,
     StartError,
 )
@@ -403,3 +404,12 @@ def test_groups_are_opened_and_closed_by_their_number() -> None:
     peer.play(calls.close_group(peer.talk, number), OK)
 
     assert asked(peer) == [requests.OpenGroup(), requests.CloseGroup(group=4)]
+
+
+def test_a_group_that_has_ended_meanwhile_is_closed() -> None:
+    """Whoever ran out of time asks again, and the last agent may have gone in between."""
+    peer = Peer()
+
+    peer.play(calls.close_group(peer.talk, 4), Refused(NOT_FOUND))
+    with pytest.raises(RefusedError, match="shutting_down"):
+        peer.play(calls.close_group(peer.talk, 4), Refused(SHUTTING_DOWN))
