@@ -15,6 +15,7 @@ from genagent_backends.claude_duplex import Duplex
 from genagent_backends.claude_lines import PROVIDER, ClaudeLines
 from genagent_backends.claude_options import ClaudeSettings, read_claude_options
 from genagent_backends.failures import error_event
+from genagent_backends.joining import joined
 from genagent_backends.program_options import refused_session_id
 from genagent_backends.program_versions import VersionNote
 from genagent_backends.programs import CLAUDE
@@ -71,7 +72,7 @@ class ClaudeBackend:
             events = session.duplex.turn(turn, command, settings.setting.clocks)
         else:
             events = run(turn, command, ClaudeLines(), settings.setting.clocks)
-        return Streaming(self._version.beside(turn, command, events), session)
+        return Streaming(self._version.beside(turn, command, joined(events)), session)
 
     def update_session(self, session: ClaudeSession, data: FrozenDict) -> ClaudeSession:
         """Keep the session id of the turn that succeeded."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from genagent_backends.endpoints import Endpoint
 from genagent_backends.failures import error_event, from_status
 from genagent_backends.foreign import json_value, text_at
+from genagent_backends.joining import joined
 from genagent_backends.sse import SseEvent, SseReader, SseTooLong
 from genagent_backends.transport import (
     USER_AGENT,
@@ -98,13 +99,19 @@ def bearer(key: str) -> Mapping[str, str]:
     return {"authorization": f"Bearer {key}"}
 
 
-async def converse(
+def converse(
     connections: Connections, endpoint: Endpoint, sent: Request, fold: Fold
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of one turn, the terminal one last. Nothing is tried twice.
+    """Return the events of one turn, the terminal one last. Nothing is tried twice.
 
-    Cancelling or closing this closes the connection.
+    Cancelling or closing them closes the connection.
     """
+    return joined(_turn(connections, endpoint, sent, fold))
+
+
+async def _turn(
+    connections: Connections, endpoint: Endpoint, sent: Request, fold: Fold
+) -> AsyncGenerator[Event, None]:
     try:
         async with (
             connections.post(endpoint, sent) as answer,
