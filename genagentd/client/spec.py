@@ -7,6 +7,7 @@ are names for it, in a group or globally.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,13 +45,16 @@ class AgentSpec:
     may_start: bool = False
 
 
+_FIELDS = tuple(known.name for known in dataclasses.fields(AgentSpec))
+
+
 def start_request(spec: AgentSpec, group: int | None) -> StartAgent:
     """Return the request that starts *spec*.
 
     Raises:
         UsageError: something in the spec cannot be sent or is not known.
     """
-    terms = {term.name: getattr(spec, term.name) for term in dataclasses.fields(AgentSpec)}
+    terms = {term: getattr(spec, term) for term in _FIELDS}
     return starting.start_request(**terms, group=group)
 
 
@@ -67,7 +71,14 @@ def spec_of(agent: AgentSpec | type | str | None, terms: Mapping[str, object]) -
     for name in ("name", "backend"):
         if name not in terms:
             raise UsageError(f"start_agent: {name} is missing")
-    unknown = terms.keys() - {known.name for known in dataclasses.fields(AgentSpec)}
+    unknown = terms.keys() - set(_FIELDS)
     if unknown:
-        raise UsageError(f"start_agent: {', '.join(sorted(unknown))}: there is no such field")
+        raise UsageError(f"start_agent: {_not_known(sorted(unknown))}")
     return AgentSpec(agent=agent, **terms)  # type: ignore[arg-type]  # `start_request` checks them
+
+
+def _not_known(fields: list[str]) -> str:
+    near = {name: difflib.get_close_matches(name, _FIELDS, n=1) for name in fields}
+    meant = [f"{found[0]} instead of {name}" for name, found in near.items() if found]
+    hint = f"; did you mean {', '.join(meant)}?" if meant else f"; known are {', '.join(_FIELDS)}"
+    return f"{', '.join(fields)}: there is no such field{hint}"

@@ -63,8 +63,12 @@ def test_a_class_of_the_running_script_is_found_next_to_it(
     monkeypatch.setattr(AnAgent, "__module__", "__main__")
 
     assert agent_path(AnAgent, str(tmp_path)) == "script:AnAgent"
-    with pytest.raises(UsageError, match="cwd"):
-        agent_path(AnAgent, "/elsewhere")
+    elsewhere = tmp_path / "elsewhere"
+    with pytest.raises(UsageError, match=f"cwd: there is no directory {elsewhere}"):
+        agent_path(AnAgent, str(elsewhere))
+    elsewhere.mkdir()
+    with pytest.raises(UsageError, match="give the script's directory as cwd"):
+        agent_path(AnAgent, str(elsewhere))
 
 
 def test_limits_and_options_travel_together() -> None:
@@ -135,6 +139,10 @@ def test_an_unknown_field_is_named() -> None:
     """Options of the agent go into `options`, so a typo cannot hide among them."""
     with pytest.raises(UsageError, match="start_timout_ms"):
         spec_of(None, {"name": "a", "backend": "echo", "start_timout_ms": 5})
+    with pytest.raises(UsageError, match="option: there is no such field; did you mean options"):
+        spec_of(None, {"name": "a", "backend": "echo", "option": {}})
+    with pytest.raises(UsageError, match="colour: there is no such field; known are agent, name"):
+        spec_of(None, {"name": "a", "backend": "echo", "colour": "red"})
 
 
 def test_a_spec_says_everything_itself() -> None:
