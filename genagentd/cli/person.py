@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from genagent_protocol.errors import FunctionFailed
-from genagentd.cli.output import Output
+from genagentd.cli.output import Output, shortened
 
 #: Whoever sat at the terminal left without an answer.
 NO_ANSWER = "NO_ANSWER"
-_YES, _NO = {"y", "yes"}, {"n", "no"}
+#: What a person types, and what a program writes.
+_YES, _NO = {"y", "yes", "true"}, {"n", "no", "false"}
 _STDIN = 0
 
 
@@ -41,10 +42,13 @@ class Person:
 
     async def _confirm(self, arguments: dict[str, Any]) -> object:
         async with self._turn:
+            problem = None
             while True:
-                answer = (await self._answer("confirm", arguments, "yes or no? ")).lower()
-                if answer in _YES | _NO:
-                    return answer in _YES
+                answer = await self._answer("confirm", arguments, "yes or no? ", problem)
+                word = answer.removeprefix('"').removesuffix('"').lower()
+                if word in _YES | _NO:
+                    return word in _YES
+                problem = f"yes or no is wanted, not {shortened(answer, 40)!r}"
 
     async def _show(self, arguments: dict[str, Any]) -> None:
         async with self._turn:
@@ -53,17 +57,22 @@ class Person:
             else:
                 self._out.text(f"{arguments['text']}\n")
 
-    async def _answer(self, function: str, arguments: dict[str, Any], prompt: str) -> str:
+    async def _answer(
+        self, function: str, arguments: dict[str, Any], prompt: str, problem: str | None = None
+    ) -> str:
         """Show the question and return the line that is typed after it.
+
+        *problem* says why the answer before this was none.
 
         Raises:
             FunctionFailed: nobody will type any more.
         """
         self._keyboard.forget_what_was_typed()
         if self._out.as_json:
-            self._out.object({"function": function, "arguments": arguments})
+            why = {} if problem is None else {"problem": problem}
+            self._out.object({"function": function, "arguments": arguments, **why})
         else:
-            for text in (arguments["question"], arguments.get("detail")):
+            for text in (problem, arguments["question"], arguments.get("detail")):
                 if text is not None:
                     self._out.note(text)
             self._out.note(prompt)

@@ -69,6 +69,7 @@ def test_a_terminal_shows_and_answers_until_the_agent_ends(
     assert attached.code == exits.OK
     assert attached.out == "done\n"
     assert attached.err.count("yes or no?") == 2
+    assert attached.err.count("yes or no is wanted, not 'maybe'") == 1
     assert "\x1b" not in attached.err
     assert "Which?" in attached.err
 
@@ -85,6 +86,22 @@ def test_a_script_at_the_terminal_gets_objects(clerk: Client, house: PrivateDaem
         "arguments": {"question": "Sure?", "detail": "really"},
     }
     assert (last["ok"], last["state"]) == (True, "ended")
+
+
+def test_a_script_answers_yes_or_no_in_its_own_words(clerk: Client, house: PrivateDaemon) -> None:
+    """The booleans of JSON too; any other answer is asked again, and the question says why."""
+    words = ["true", "false", '"yes"', "No"]
+    thread = asking(clerk, *({"confirm": {"question": word}} for word in [*words, "last"]))
+    typed = "".join(f"{word}\n" for word in [*words, "1", "Y"])
+    attached = ran(house, "genagent", "attach", "clerk", "--json", stdin=typed.encode())
+    thread.join()
+
+    *asked, _ = map(json.loads, attached.out.splitlines())
+    assert [said["arguments"]["question"] for said in asked] == [*words, "last", "last"]
+    problems = [said.get("problem") for said in asked]
+    assert problems == [*[None] * 5, "yes or no is wanted, not '1'"]
+    logs = [path.read_text() for path in (house.run / "logs").rglob("*") if path.is_file()]
+    assert any("[True, False, True, False, True]" in log for log in logs)
 
 
 def test_what_was_typed_before_a_question_is_no_answer_to_it(
