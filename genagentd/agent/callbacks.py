@@ -2,7 +2,8 @@
 
 Whatever a callback raises and whatever it returns becomes a fact for the machine; a
 returned state is kept only if the answer is one that this callback may give. A log
-line names agent, module, callback and exception class, never what was said.
+line names agent, module, callback and the class of what it raised or returned, never
+what was said.
 """
 
 from __future__ import annotations
@@ -80,10 +81,28 @@ class Callbacks:
             answer = await settled(called_plainly(lambda: self._call(callback)))
             # What was returned is user code as well: its attributes may be properties.
             decision = self._judged(callback, answer)
+            if not decisions.fits(callback.name, decision):
+                self._misfit(callback.name, answer)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed(callback.name, error)
             return inputs.CallbackCrashed(callback.name, log.class_of(error))
         return inputs.CallbackReturned(callback.name, decision)
+
+    def _misfit(self, name: decisions.CallbackName, answer: object) -> None:
+        """Log what the callback *name* returned, by its type alone, and what it may return."""
+        owner = type(self._owner(name))
+        log.line(
+            "callback.failed",
+            agent=self.name,
+            module=owner.__module__,
+            callback=name,
+            error="invalid_return",
+            why=f"{owner.__module__}.{owner.__qualname__}.{name} returned {_kind_of(answer)}, "
+            f"not {_wanted(name)}",
+        )
+
+    def _owner(self, name: str) -> object:
+        return self.backend if name.endswith("_session") else self.agent
 
     def _call(self, callback: effects.Callback) -> Any:
         agent, backend, state = self.agent, self.backend, self.retained.state
@@ -175,12 +194,11 @@ class Callbacks:
 
     def failed(self, name: str, error: BaseException) -> None:
         """Log that the callback *name* raised."""
-        owner = self.backend if name.endswith("_session") else self.agent
         log.raised(
             "callback.failed",
             error,
             agent=self.name,
-            module=type(owner).__module__,
+            module=type(self._owner(name)).__module__,
             callback=name,
         )
 
@@ -203,6 +221,29 @@ class Callbacks:
             self.failed("show_state", error)
             return type(state).__name__
         return shown if fits else type(state).__name__
+
+
+def _kind_of(answer: object) -> str:
+    match answer:
+        case behaviour.Prompt(text=text) | behaviour.Run(prompt=text) if text_of(text) is None:
+            said: object = text
+            kind = "text that cannot be sent" if isinstance(said, str) else type(said).__name__
+            return f"{type(answer).__name__} of {kind}"
+    return type(answer).__name__
+
+
+def _wanted(name: decisions.CallbackName) -> str:
+    match name:
+        case "pre_run":
+            return "Ok or Failed"
+        case "pre_turn":
+            return "Run, Skip or Halt"
+        case "post_turn":
+            return "Ok"
+        case "checkpoint_session" | "reset_session" | "post_run":
+            return "a session"
+        case _:
+            return "NoReply, Prompt or Halt"
 
 
 def text_of(value: object) -> str | None:

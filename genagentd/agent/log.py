@@ -11,11 +11,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import sys
 import traceback
 
+from genagent_protocol.errors import GenAgentError
+
 #: What a value is quoted for: otherwise a line could not be taken apart again.
 _SPECIAL = frozenset(" =\\'\"")
+_CODE = re.compile(r"[a-z_]{1,40}")
 #: The descriptor of the log, while it is held.
 _held: list[int] = []
 
@@ -39,8 +43,11 @@ def _value(value: object) -> str:
 
 
 def raised(event: str, error: BaseException, **fields: object) -> None:
-    """Write that code of others raised: its class, and file, line and function of each frame."""
-    line(event, **fields, error=class_of(error))
+    """Write that code of others raised: its class, and file, line and function of each frame.
+
+    An error of ours that has a reason is told with the code of that.
+    """
+    line(event, **fields, error=class_of(error), code=_code_of(error))
     for frame in traceback.extract_tb(error.__traceback__):
         _write(f"  at {frame.filename}:{frame.lineno} {frame.name}\n")
 
@@ -54,6 +61,14 @@ def broke(error: BaseException) -> None:
 def class_of(error: BaseException) -> str:
     """Return how the class of *error* is called in reasons and lines."""
     return type(error).__qualname__
+
+
+def _code_of(error: BaseException) -> str | None:
+    if not isinstance(error, GenAgentError):
+        return None
+    code = getattr(getattr(error, "reason", None), "code", None)
+    # Ours are words like not_allowed; whatever else stands there may be what somebody said.
+    return code if isinstance(code, str) and _CODE.fullmatch(code) else None
 
 
 def _write(text: str) -> None:

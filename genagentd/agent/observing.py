@@ -20,7 +20,8 @@ from genagentd import telemetry
 from genagentd.agent import log
 from genagentd.agent.stream import now_ms
 
-#: What goes to the log as well: what went wrong, and what changes an agent's course.
+#: What goes to the log as well: what went wrong, and what changes an agent's course. Not a
+#: callback that failed: that is logged where it did, with the place or what it returned.
 LOGGED = frozenset(
     {
         "turn.error",
@@ -29,7 +30,6 @@ LOGGED = frozenset(
         "input.rejected",
         "halted",
         "terminated",
-        "callback.failed",
         "message.dropped",
     }
 )
@@ -57,12 +57,10 @@ class Observer:
     def __init__(
         self,
         handle: AgentHandle,
-        module: str,
         show: Callable[[], Plain],
         send: Callable[[Telemetry], None],
     ) -> None:
         self._handle = handle
-        self._module = module
         self._show = show
         self._send = send
         #: Whether the daemon wants records.
@@ -75,8 +73,7 @@ class Observer:
 
     def note(self, emit: Emit) -> None:
         """Tell whoever watches; without anybody, only what belongs into the log is written."""
-        # A callback that raised was logged where it did, with the place.
-        if emit.name in LOGGED and (emit.error is None or emit.error == "invalid_return"):
+        if emit.name in LOGGED:
             self._log(emit)
         if not self.wanted and not telemetry.watched():
             return
@@ -133,9 +130,6 @@ class Observer:
             origin=emit.origin,
             reason=None if emit.reason is None else _code(emit.reason),
             reason_kind=emit.reason_kind,
-            module=self._module if emit.callback else None,
-            callback=emit.callback,
-            error=emit.error,
             duration_ms=self._duration_ms(emit),
         )
 

@@ -64,9 +64,7 @@ class Shell:
         self._processes = processes
         processes.hurry(opened.limits.interrupt_grace_ms)
         self._turns = Turns(opened.limits, self._callbacks, inbox.post, self._processes.spawn)
-        self._observer = Observer(
-            self._handle, type(opened.agent).__module__, self._callbacks.shown, outgoing.telemetry
-        )
+        self._observer = Observer(self._handle, self._callbacks.shown, outgoing.telemetry)
         self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)
         self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
         self._last_resort = LastResort()

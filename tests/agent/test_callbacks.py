@@ -15,7 +15,7 @@ from genagent_protocol.events import Completed, Failed
 from genagent_protocol.header import Header, encode_header
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import ExitReason, Reason, TaskCrashed
-from genagentd.agent.behaviour import Prompt
+from genagentd.agent.behaviour import NoReply, Prompt
 from genagentd.agent.callbacks import plain, text_of
 from support.agent_life import CLIENT, INCARNATION, living, living_process, mint, newborn, start
 from support.recorders import ENDED, Recorder, Slow
@@ -304,3 +304,39 @@ async def test_an_answer_that_raises_when_it_is_read_is_a_failed_callback(
         await agent.notified("tick")
 
         assert await agent.answered("go") == "done"
+
+
+@pytest.mark.parametrize(
+    ("callback", "answer", "said"),
+    [
+        ("handle_response", None, "NoneType, not NoReply, Prompt or Halt"),
+        ("handle_event", Prompt(3, None), "Prompt of int, not NoReply"),  # type: ignore[arg-type]  # that is the fault
+        ("handle_event", Prompt("\ud800", None), "Prompt of text that cannot be sent, not"),
+        ("pre_turn", NoReply(None), "NoReply, not Run, Skip or Halt"),
+        ("pre_run", None, "NoneType, not Ok or Failed"),
+        ("post_turn", NoReply(None), "NoReply, not Ok"),
+    ],
+)
+async def test_a_callback_that_returns_what_it_may_not_is_told_what_it_may(
+    callback: str,
+    answer: object,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """To forget to return is the commonest mistake there is; types are named, values never."""
+    monkeypatch.setattr(Recorder, callback, lambda *_: answer)
+    async with newborn(start(RECORDER, options=recorder())) as agent:
+        await agent.next(envelopes.Ready)
+        if callback == "handle_event":
+            await agent.notified("tick")
+        elif callback != "pre_run":
+            agent.submit("go")
+        if callback in ("pre_run", "handle_response"):
+            await agent.ended()
+        elif callback != "handle_event":
+            await agent.next(envelopes.Completion)
+            await agent.call(requests.GetSnapshot())
+
+    wanted = f"why='support.recorders.Recorder.{callback} returned {said}"
+    assert wanted in capsys.readouterr().err

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
 from genagent_protocol import envelopes
 from genagent_protocol.envelopes import Telemetry
+from genagent_protocol.errors import CallTimeout, Refused, StartFailed
 from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import Reason, StartError
 from genagentd import telemetry
 from genagentd.agent import log
 from genagentd.agent.observing import MAX_FIELD_BYTES
@@ -185,14 +188,16 @@ async def test_a_failing_callback_is_logged_with_its_place_and_without_its_words
 
 
 async def test_a_malformed_answer_is_logged_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """It raised nothing, so there is no place to name."""
+    """It raised nothing, so there is no place to name: what it returned, and what it may."""
     options = {"backend": {"script": []}, "handle_event": "garbage"}
     async with living(RECORDER, options=options) as agent:
         await agent.notified(SECRET)
         await agent.shown()
 
     said = capsys.readouterr().err
-    assert "callback=handle_event error=invalid_return\n" in said
+    why = "support.recorders.Recorder.handle_event returned str, not NoReply, Prompt or Halt"
+    assert f"callback=handle_event error=invalid_return why={why!r}\n" in said
+    assert said.count("callback.failed") == 1
     assert "garbage" not in said
 
 
@@ -284,3 +289,16 @@ def test_a_log_line_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[
     log.line("x", a=1, b=None, name="two words", evil="a\nb\x1b", empty="")
 
     assert capsys.readouterr().err == "x a=1 name='two words' evil='a\\nb\\x1b' empty=''\n"
+
+
+def test_an_error_of_ours_is_logged_with_the_code_of_its_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`StartFailed` alone says nothing of why; what an error says in words stays out."""
+    log.raised("x", StartFailed("a secret", StartError(kind="not_allowed", message="a secret")))
+    log.raised("x", Refused("a secret", Reason(cast("Any", "A secret"))))
+    log.raised("x", CallTimeout("a_secret", 5))
+
+    assert capsys.readouterr().err == (
+        "x error=StartFailed code=not_allowed\nx error=Refused\nx error=CallTimeout\n"
+    )
