@@ -196,10 +196,12 @@ def make_private(directory: Path) -> None:
             f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); {_OTHER}"
         )
     if found.st_mode & 0o777 != 0o700:
+        # What others share is not ours to close, whoever runs us.
+        shared = found.st_mode & (stat.S_ISVTX | stat.S_IWOTH)
+        mend = f", or, if it is there for genagentd only: chmod 700 {shlex.quote(str(directory))}"
         raise UnusablePlace(
             f"the mode of {directory} is {stat.S_IMODE(found.st_mode):04o} and must be 0700: for "
-            f"its owner alone; {_OTHER}, or, if it is there for genagentd only: "
-            f"chmod 700 {shlex.quote(str(directory))}"
+            f"its owner alone; {_OTHER}{'' if shared else mend}"
         )
 
 
