@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -26,6 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _adopt() -> None:
     """Orphans of a test's daemon become our children, where they can be counted and reaped."""
     kernel.adopt_orphans()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hear_ctrl_c() -> None:
+    """A shell that runs us in the background has SIGINT ignored, by the programs we start too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _descriptors() -> dict[int, str]:
