@@ -2,7 +2,8 @@
 
 It never raises, whatever a line holds; types it does not know say nothing. Text
 comes twice, streamed as deltas and again in the finished message, so what was
-streamed is remembered, apart for every subagent, and only the rest is said again.
+streamed is remembered, apart for every subagent, and only the rest is said again. An
+answer that was cut off goes on in another message, and `result` holds only that one.
 A `result` line is a failure if it says so in any way: provider errors come with
 the subtype "success".
 """
@@ -29,6 +30,8 @@ USAGE_COUNTERS = (
 )
 #: Why the program itself stopped before the answer was done.
 LIMIT_SUBTYPES = frozenset({"error_max_turns", "error_max_budget_usd"})
+#: What the program tells the model when an answer was cut off, so that it goes on.
+CUT_OFF = "Output token limit hit"
 LOST_CONVERSATION = "No conversation found with session ID"
 
 
@@ -66,7 +69,10 @@ class ClaudeLines:
                 yield from self._system(line)
             case "assistant":
                 yield from self._assistant(line, parent)
-            case "user" if line.get("isSynthetic") is not True:
+            case "user" if line.get("isSynthetic") is True:
+                if any(_tells_of_cut(block) for block in items_at(line, "message", "content")):
+                    self._stream(parent).cut()
+            case "user":
                 for block in items_at(line, "message", "content"):
                     yield from self._tool_result(block, parent)
             case "stream_event":
@@ -134,6 +140,8 @@ class ClaudeLines:
                 self._stream(parent).begin(text_at(said, "message", "id"))
             case "content_block_delta" if at(said, "delta", "type") == "text_delta":
                 yield from self._stream(parent).add(text_at(said, "delta", "text") or "")
+            case "message_delta" if at(said, "delta", "stop_reason") == "max_tokens":
+                self._stream(parent).cut()
 
     def _tool_use(self, block: FrozenDict, parent: str | None) -> Iterator[Event]:
         tool_id = text_at(block, "id")
@@ -171,11 +179,12 @@ class ClaudeLines:
             yield self._error(line)
             return
         # An empty text here would hide what was streamed.
+        text = text_at(line, "result") or None
         yield event(
             "result",
             {
                 **self._about(line),
-                **_present(text=text_at(line, "result") or None),
+                **_present(text=text and self._stream(None).completed(text)),
                 "is_error": False,
                 "raw": _raw(line),
             },
@@ -232,13 +241,29 @@ class _Stream:
         self._message: str | None = None
         self._unfinished = ""
         self._opening = True
+        self._said = ""
+        self._cut_off = False
+        self._before = ""
+
+    def cut(self) -> None:
+        """Note that the message was cut off: the next one goes on in the middle of a word."""
+        self._cut_off = True
+
+    def completed(self, last: str) -> str:
+        """Return the answer of which *last* is the last message, with what that one continues."""
+        return last if last.startswith(self._before) else self._before + last
 
     def begin(self, message: str | None) -> None:
         """Note which message is being said; another one than before is a new message."""
-        if self._message is None and self._unfinished:
+        if self._cut_off:
+            self._before += self._said
+            self._message, self._unfinished, self._said = message, "", ""
+            self._cut_off = self._opening = False
+        elif self._message is None and self._unfinished:
             self._message = message  # bare deltas, whose message is named only when it is finished
         elif message != self._message:
             self._message, self._unfinished, self._opening = message, "", True
+            self._said = self._before = ""
 
     def add(self, text: str) -> Iterator[Event]:
         """Say a piece of text and remember it."""
@@ -252,12 +277,13 @@ class _Stream:
             return
         if not text.startswith(self._unfinished):
             # What was streamed was given up and said anew, after a lost connection.
-            self._opening, self._unfinished = True, ""
+            self._opening, self._unfinished, self._said = True, "", ""
         rest, self._unfinished = text[len(self._unfinished) :], ""
         yield from self._say(rest)
 
     def _say(self, text: str) -> Iterator[Event]:
         if text:
+            self._said += text
             opening, self._opening = self._opening, False
             yield event(
                 "text",
@@ -267,6 +293,10 @@ class _Stream:
                     parent_tool_use_id=self._parent,
                 ),
             )
+
+
+def _tells_of_cut(block: FrozenDict) -> bool:
+    return (text_at(block, "text") or "").startswith(CUT_OFF)
 
 
 def _joined(blocks: tuple[FrozenDict, ...]) -> Iterator[FrozenDict]:

@@ -213,6 +213,35 @@ def test_text_that_was_given_up_and_said_anew_is_a_new_message() -> None:
     assert events[1].data["message_boundary"] is True
 
 
+CUT = line(
+    type="stream_event", event={"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}
+)
+
+
+@pytest.mark.parametrize("result", [" world", "Hello world"])
+def test_an_answer_that_was_cut_off_is_put_together(result: str) -> None:
+    """The program goes on in the middle of a word; its result holds the last part only."""
+    lines = [started("m"), delta("Hello"), finished("m", "Hello"), CUT, started("n")]
+    events = said(
+        ClaudeLines(),
+        *lines,
+        delta(" world"),
+        finished("n", " world"),
+        line(type="result", result=result),
+    )
+
+    assert events[-1].data["text"] == "Hello world"
+    assert [e.data.get("message_boundary") for e in events[:2]] == [True, None]
+
+
+def test_what_was_cut_off_before_another_message_is_not_part_of_it() -> None:
+    """After a tool the model begins a message of its own."""
+    lines = [started("m"), delta("Hello"), CUT, started("n"), delta(" world"), started("o")]
+    events = said(ClaudeLines(), *lines, delta("Bye"), line(type="result", result="Bye"))
+
+    assert events[-1].data["text"] == "Bye"
+
+
 def test_each_message_opens_with_a_boundary() -> None:
     """Without it, two messages would be glued together in the fallback text."""
     events = said(ClaudeLines(), started("m"), delta("a"), delta("b"), started("n"), delta("c"))

@@ -177,6 +177,19 @@ async def test_claude_shows_text_as_it_comes_and_tools_whole(home: Path) -> None
     assert done.text == "It ran."
 
 
+@pytest.mark.parametrize("program", [claude, duplex])
+@pytest.mark.parametrize("partial", [True, False])
+async def test_claude_says_the_whole_of_an_answer_that_was_cut_off(
+    program: Any, partial: bool, home: Path
+) -> None:
+    """The program asks the model to go on, and its own result is the last part."""
+    cut = Says(pieces=("FIRST ", "half "), stop="max_tokens")
+    async with talking(program, home, include_partial_messages=partial) as talk:
+        done = succeeded(await talk.say("long", cut, Says(pieces=("SECOND half.",))))
+
+        assert done.text == "FIRST half SECOND half."
+
+
 def background(command: str) -> Says:
     """Return the wish to run *command* and not to wait for it."""
     given = {"command": command, "run_in_background": True, "description": "x"}
