@@ -86,10 +86,14 @@ class ClaudeBackend:
         return replace(session, session_id=session_id, forks=False)
 
     async def reset_session(self, session: ClaudeSession) -> ClaudeSession:
-        """Begin a new conversation with the next prompt."""
+        """Begin a new conversation with the next prompt, whatever chose the first one."""
         await self.terminate_session(session)
         return replace(
-            session, session_id=None, forks=False, duplex=Duplex() if session.duplex else None
+            session,
+            settings=replace(session.settings, first_flags=()),
+            session_id=None,
+            forks=False,
+            duplex=Duplex() if session.duplex else None,
         )
 
     async def terminate_session(self, session: ClaudeSession) -> None:

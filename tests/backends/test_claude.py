@@ -369,6 +369,30 @@ async def test_a_reset_begins_a_new_conversation(stub: StubCli) -> None:
     assert "--model=large" in stub.runs[1].argv
 
 
+@pytest.mark.parametrize("mode", ["process", "duplex"])
+@pytest.mark.parametrize(
+    "options", [{"session_id": UUID}, {"continue_session": True}, {"fork_session": True}]
+)
+async def test_a_reset_is_not_undone_by_what_chose_the_first_conversation(
+    stub: StubCli, mode: str, options: dict[str, object]
+) -> None:
+    """The old conversation would go on, or its id would be refused as taken."""
+    stub.plays([INIT, RESULT])
+    backend, turn = ClaudeBackend(), RehearsalTurn(grace_ms=50)
+    session = (await rehearse(backend, started(stub, mode=mode, **options), "one", turn)).session
+    session = await backend.reset_session(session)
+    session = (await rehearse(backend, session, "two", turn)).session
+    await rehearse(backend, session, "three", turn)
+    await backend.terminate_session(session)
+    await turn.end_session()
+
+    chosen = ("--resume", "--continue", "--session-id", "--fork-session")
+    told = [[word for word in run.argv if word.startswith(chosen)] for run in stub.runs]
+    assert told[0]
+    assert told[1] == []
+    assert all(words == ["--resume=s-1"] for words in told[2:])
+
+
 # -- one process for every turn ----------------------------------------------------------------
 
 
