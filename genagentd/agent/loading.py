@@ -6,12 +6,13 @@ is said with the place that was looked at and what to do about it.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -21,6 +22,7 @@ from genagent_protocol.reasons import StartError
 from genagentd.agent import log
 from genagentd.agent.behaviour import Agent, AnyAgent
 from genagentd.agent.plain_agent import PlainAgent
+from genagentd.agent.signatures import ARGUMENTS
 
 BACKENDS = "genagentd.backends"
 #: How much of what an import says is told.
@@ -31,7 +33,8 @@ MAX_SAID = 1_000
 def installed_backends() -> Mapping[str, str]:
     """Return the backends that installed packages offer: their names, and `module:Class`.
 
-    Looked up once; the helper that agents are forked from does it for all of them.
+    Looked up once; the helper that agents are forked from does it for all of them. What
+    was installed or removed since then is seen after `look_again`.
     """
     found = importlib.metadata.entry_points(group=BACKENDS)
     return {point.name: point.value for point in found}
@@ -52,23 +55,29 @@ def load_agent(spelled: str | None) -> AnyAgent | StartError:
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         return StartError(
-            kind="unknown_agent", message=f"{spelled} does not define {', '.join(missing)}"
+            kind="unknown_agent",
+            message=f"{spelled} does not define {', '.join(missing)}{_instead(found, missing[0])}",
         )
     made = _instance(found, spelled)
     return made if isinstance(made, StartError) else cast("AnyAgent", made)
 
 
+def look_again() -> None:
+    """Forget what was installed when this process, or the one it was forked from, looked."""
+    importlib.invalidate_caches()
+    installed_backends.cache_clear()
+
+
 def load_backend(name: str) -> Backend | StartError:
     """Return a new backend by its installed name, or by `module:Class`."""
-    spelled = name if ":" in name else installed_backends().get(name)
-    if spelled is None:
-        known = ", ".join(sorted(installed_backends())) or "none"
-        return StartError(
-            kind="unknown_backend",
-            message=f"there is no backend {name!r}; installed are: {known}; "
-            "another one is spelled package.module:Class",
-        )
-    found = _attribute(spelled, "unknown_backend", "backend")
+    spelled = _spelled(name)
+    found = _of_backend(name, spelled)
+    if isinstance(found, StartError):
+        # It may have been installed, moved or removed since the helper looked.
+        look_again()
+        if spelled is None or _spelled(name) != spelled:
+            spelled = _spelled(name)
+            found = _of_backend(name, spelled)
     if isinstance(found, StartError):
         return found
     lacking = [need for need in _NEEDED if not callable(getattr(found, need, None))]
@@ -77,8 +86,25 @@ def load_backend(name: str) -> Backend | StartError:
             kind="unknown_backend",
             message=f"{spelled} is no backend: it lacks {', '.join(lacking)}",
         )
-    made = _instance(found, spelled)
+    made = _instance(found, spelled or name)
     return made if isinstance(made, StartError) else cast("Backend", made)
+
+
+def _spelled(name: str) -> str | None:
+    return name if ":" in name else installed_backends().get(name)
+
+
+def _of_backend(name: str, spelled: str | None) -> Any:
+    """Return what makes the backend *name*, or why there is none."""
+    if spelled is not None:
+        return _attribute(spelled, "unknown_backend", "backend")
+    known = sorted(installed_backends())
+    return StartError(
+        kind="unknown_backend",
+        message=f"there is no backend {name!r}{_near(name, known)}; "
+        f"installed are: {', '.join(known) or 'none'}; "
+        "another one is spelled package.module:Class",
+    )
 
 
 _NEEDED = ("start_session", "prompt", "terminate_session")
@@ -100,9 +126,32 @@ def _attribute(spelled: str, kind: Any, what: str) -> Any:
     for step in path.split("."):
         if not hasattr(found, step):
             where = getattr(sys.modules.get(module_name), "__file__", None) or module_name
-            return StartError(kind=kind, message=f"there is no {path} in {where}")
+            near = _near(step, _public(found))
+            return StartError(kind=kind, message=f"there is no {path} in {where}{near}")
         found = getattr(found, step)
     return found
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _public(place: object) -> Iterator[str]:
+    """Yield the names of the classes in *place*, a module or a class."""
+    for name, value in list(getattr(place, "__dict__", {}).items()):
+        if isinstance(value, type):
+            yield name
+
+
+def _instead(found: type, missing: str) -> str:
+    """Return what to do about a callback that *found* does not define."""
+    own = [name for name in vars(found) if not hasattr(Agent, name)]
+    near = difflib.get_close_matches(missing, own, n=1)
+    if near:
+        return f"; is {near[0]} meant to be it?"
+    given = ", ".join(("self", *ARGUMENTS[missing])) if missing in ARGUMENTS else "self"
+    return f"; write def {missing}({given}) into the class"
 
 
 def _meant(spelled: str) -> str:

@@ -1,9 +1,9 @@
 """From the daemon's hello to an agent that is ready: in order, and each failure in one line.
 
-The agent's class and the backend are loaded, the limits and the schemas of offered
-functions checked, `init_agent` asked for the backend's options and the first state,
-and the session opened or resumed. Whichever fails ends the start; no termination
-callback is run.
+The agent's class and the backend are loaded, the limits, the parameters of callbacks
+and the schemas of offered functions checked, `init_agent` asked for the backend's
+options and the first state, and the session opened or resumed. Whichever fails ends the
+start; no termination callback is run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from genagentd.agent import behaviour, functions, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import Retained, plain, settled
 from genagentd.agent.loading import load_agent, load_backend
+from genagentd.agent.plain_agent import PlainAgent
+from genagentd.agent.signatures import misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ async def open_agent(
     backend = load_backend(start.backend)
     if isinstance(backend, StartError):
         return backend
-    unusable = _unusable_function(agent)
+    unusable = _unusable_callback(agent) or _unusable_function(agent)
     if unusable is not None:
         return unusable
     introduce(agent)
@@ -66,6 +68,17 @@ async def open_agent(
     if isinstance(session, StartError):
         return session
     return Opened(agent, backend, limits, Retained(state, session))
+
+
+def _unusable_callback(agent: AnyAgent) -> StartError | None:
+    """Return why a callback of *agent* could never be called, if that is so."""
+    if type(agent) is PlainAgent:
+        return None
+    try:
+        problem = misfit(agent)
+    except BaseException as error:  # noqa: BLE001  # attributes may be code of theirs
+        return _raised(f"{type(agent).__module__}.{type(agent).__qualname__}", error)
+    return None if problem is None else StartError(kind="init_failed", message=problem)
 
 
 def _unusable_function(agent: AnyAgent) -> StartError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from genagent_backends.base import Failed
 from genagent_protocol import envelopes
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import StartError
-from genagentd.agent.loading import installed_backends
+from genagentd import Agent, NoReply, Run, function
+from genagentd.agent.loading import BACKENDS, installed_backends
 from support.agent_life import living, newborn, start
-from support.recorders import ENDED
+from support.recorders import ENDED, Sparse
 
 RECORDER = "support.recorders:Recorder"
 HERE = __name__
+RESULT = {"kind": "result", "text": "done"}
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +71,59 @@ class Nothing:
     """No backend at all."""
 
 
+class Misspelt(Agent[None]):
+    """Has every letter of it but one."""
+
+    def handle_reponse(self, ref: object, response: object, state: None) -> None:
+        return None
+
+
+class Forgetful(Agent[None]):
+    """Would die at its first prompt."""
+
+    def handle_response(self, response: object, state: None) -> Any:  # type: ignore[override]  # that is the fault
+        return NoReply(state)
+
+
+class Wordless(Sparse):
+    """Takes no options."""
+
+    def init_agent(self) -> Any:  # type: ignore[override]  # that is the fault
+        return None
+
+
+class Unaddressed(Sparse):
+    """Wants to know of a message more than there is."""
+
+    def handle_info(self, sender: object, message: object, state: int) -> Any:
+        return NoReply(state)
+
+
+class Unserved(Sparse):
+    """Offers a function without a state."""
+
+    @function
+    def lookup(self, arguments: object) -> Any:
+        return None
+
+
+class Generous(Sparse):
+    """Takes what it is given under names of its own, and more."""
+
+    def handle_error(self, *given: object) -> Any:
+        return NoReply(given[-1])
+
+    def pre_turn(self, prompt: str, state: int, extra: int = 3, *, more: int = 4) -> Any:
+        return Run(prompt, state)
+
+    async def handle_event(self, what: object, /, s: int) -> Any:
+        return NoReply(s)
+
+    @staticmethod
+    def copy_state(state: int) -> int:
+        return state
+
+
 async def refused(wanted: Any) -> StartError:
     """Start *wanted* and return why that failed; the process then exits with 1."""
     async with newborn(wanted) as agent:
@@ -82,7 +138,41 @@ async def refused(wanted: Any) -> StartError:
         (start("support.recorders:Nobody"), "unknown_agent", "there is no Nobody in"),
         (start("support.recorders"), "unknown_agent", "is not spelled package.module:Class"),
         (start("support.recorders:not_an_agent"), "unknown_agent", "not a class derived from"),
-        (start("support.recorders:Unfinished"), "unknown_agent", "does not define handle_response"),
+        (
+            start("support.recorders:Unfinished"),
+            "unknown_agent",
+            "does not define handle_response; "
+            "write def handle_response(self, ref, response, state) into the class",
+        ),
+        (start("support.recorders:Recorderr"), "unknown_agent", "; did you mean Recorder?"),
+        (start(None, "scriptd"), "unknown_backend", "'scriptd'; did you mean scripted?"),
+        (start(None, f"{HERE}:Patiant"), "unknown_backend", "; did you mean Patient?"),
+        (
+            start(f"{HERE}:Misspelt"),
+            "unknown_agent",
+            "does not define handle_response; is handle_reponse meant to be it?",
+        ),
+        (
+            start(f"{HERE}:Forgetful"),
+            "init_failed",
+            f"{HERE}.Forgetful.handle_response cannot be called with (ref, response, state): "
+            "it is defined with (response, state), besides self",
+        ),
+        (
+            start(f"{HERE}:Wordless"),
+            "init_failed",
+            f"{HERE}.Wordless.init_agent cannot be called with (options)",
+        ),
+        (
+            start(f"{HERE}:Unaddressed"),
+            "init_failed",
+            f"{HERE}.Unaddressed.handle_info cannot be called with (message, state)",
+        ),
+        (
+            start(f"{HERE}:Unserved"),
+            "init_failed",
+            f"{HERE}.Unserved.lookup cannot be called with (arguments, state)",
+        ),
         (start("no_such_module:Agent"), "import_failed", "there is no module no_such_module"),
         (start(None, "no_such_backend"), "unknown_backend", "installed are: "),
         (start(None, f"{HERE}:Nothing"), "unknown_backend", "it lacks start_session, prompt"),
@@ -238,3 +328,53 @@ async def test_a_backend_may_be_asynchronous_in_every_callback() -> None:
 def test_the_backends_of_this_distribution_are_installed() -> None:
     """They are found like anybody else's."""
     assert {"echo", "scripted"} <= set(installed_backends())
+
+
+async def test_parameters_may_be_called_anything_and_more_of_them_have_defaults() -> None:
+    """Only what could not be called is refused."""
+    async with living(f"{HERE}:Generous", options={"script": [[RESULT]]}) as agent:
+        assert await agent.answered("go") == "done"
+
+
+class _Package:
+    """A distribution that offers the backend `mine`, put into a directory and taken out again."""
+
+    def __init__(self, site: Path) -> None:
+        self._site = site
+
+    def install(self, module: str) -> None:
+        source = f"from {HERE} import Patient\nclass Mine(Patient): pass\n"
+        (self._site / f"{module}.py").write_text(source)
+        info = self._site / "mine-1.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[{BACKENDS}]\nmine = {module}:Mine\n")
+
+    def remove(self, module: str) -> None:
+        (self._site / f"{module}.py").unlink()
+        shutil.rmtree(self._site / "mine-1.dist-info")
+
+
+async def test_a_backend_is_found_that_was_installed_moved_or_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed was looked up once; what is said of it must be true now."""
+    monkeypatch.syspath_prepend(tmp_path)
+    package = _Package(tmp_path)
+    assert "mine" not in installed_backends()
+
+    package.install("mine_here")
+    async with living(backend="mine") as agent:
+        assert await agent.failed("go") == "backend_failed"
+    package.remove("mine_here")
+    sys.modules.pop("mine_here")
+    package.install("mine_there")
+    async with living(backend="mine") as agent:
+        assert await agent.failed("go") == "backend_failed"
+    package.remove("mine_there")
+    sys.modules.pop("mine_there")
+
+    error = await refused(start(None, "mine"))
+    assert error.message.startswith("there is no backend 'mine'; installed are: ")
+    assert "mine" not in error.message.partition("installed are: ")[2]
+    assert error.kind == "unknown_backend"

@@ -1,0 +1,62 @@
+"""Whether the callbacks that a class defines can be called with what they will get.
+
+Asked at the start, where there is somebody to read the answer: otherwise the agent
+starts, and dies at its first prompt. Only what a class defines itself is looked at.
+
+This does not look into what a callback does with its arguments, or how it names them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from genagentd.agent import functions
+from genagentd.agent.behaviour import Agent, AnyAgent
+
+#: What each callback gets, in this order and without names.
+ARGUMENTS = {
+    "init_agent": ("options",),
+    "handle_response": ("ref", "response", "state"),
+    "handle_error": ("ref", "reason", "state"),
+    "handle_event": ("event", "state"),
+    "handle_info": ("message", "state"),
+    "handle_stream_event": ("event", "state"),
+    "pre_run": ("state",),
+    "pre_turn": ("prompt", "state"),
+    "post_turn": ("outcome", "ref", "state"),
+    "post_run": ("state",),
+    "terminate_agent": ("reason", "state"),
+    "copy_state": ("state",),
+    "show_state": ("state",),
+}
+_OF_FUNCTIONS = ("arguments", "state")
+
+
+def misfit(agent: AnyAgent) -> str | None:
+    """Return in one line the first callback or function that cannot be called, or None."""
+    for name, arguments in _of_its_own(agent):
+        method = getattr(agent, name)
+        try:
+            signature = inspect.signature(method)
+        except (TypeError, ValueError):
+            continue  # Nothing that Python can tell the parameters of.
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            where = f"{type(agent).__module__}.{type(agent).__qualname__}.{name}"
+            takes = ", ".join(signature.parameters)
+            return (
+                f"{where} cannot be called with ({', '.join(arguments)}): "
+                f"it is defined with ({takes}), besides self"
+            )
+    return None
+
+
+def _of_its_own(agent: AnyAgent) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name, arguments in ARGUMENTS.items():
+        found = getattr(type(agent), name, None)
+        if found is not None and found is not getattr(Agent, name, None):
+            yield name, arguments
+    for name in functions.offered(agent):
+        yield name, _OF_FUNCTIONS
