@@ -110,7 +110,7 @@ class BlockingShell:
         """Run one call to its end.
 
         Raises:
-            CallTimeout: it took longer than *timeout_ms*; its effect is unknown.
+            CallTimeout: it took longer than *timeout_ms*; its `fate` is what is known of it.
         """
         self.check()
         deadline = _deadline(timeout_ms)
@@ -137,7 +137,7 @@ class BlockingShell:
     def _give_up(self, waiting: Waiting[Any], timeout_ms: int | None) -> None:
         with self._lock:
             self.talk.give_up(waiting)
-            waiting.fail(CallTimeout(waiting.what, timeout_ms or 0))
+            waiting.fail(CallTimeout(waiting.what, timeout_ms or 0, fate=waiting.fate))
 
     def receive(self, box: Box, matching: Matching, timeout_ms: int | None) -> Message | None:
         """Return the first message that matches, or None when none came in time."""

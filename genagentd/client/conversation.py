@@ -68,7 +68,7 @@ from genagent_protocol.requests import (
     WatchTelemetry,
 )
 from genagentd.client.boxes import Box, Holding, Message
-from genagentd.client.outstanding import Frames, Open, Watch, Watched, bare_handle
+from genagentd.client.outstanding import Frames, Open, Watch, Watched, bare_handle, fate_of
 from genagentd.client.waiting import Waiting
 from genagentd.outbox import MESSAGE_COST_BYTES, Intake
 from genagentd.version import __version__
@@ -168,18 +168,20 @@ class Conversation:
 
     def core(self, what: str, kind: type[Ping | CoreStatus]) -> Waiting[Any]:
         """Ask a question of the frozen core, which is answered for every version."""
-        return self._ask_daemon(what, lambda call: kind(call=call))
+        return self._ask_daemon(what, kind, lambda call: kind(call=call))
 
     def stop_daemon(self, what: str, *, force: bool) -> Waiting[Any]:
         """Ask the daemon to end; answered before it does."""
-        return self._ask_daemon(what, lambda call: CoreStop(call=call, force=force))
+        return self._ask_daemon(what, CoreStop, lambda call: CoreStop(call=call, force=force))
 
     def request(self, what: str, request: DaemonRequest) -> Waiting[Answer]:
         """Ask the daemon itself."""
-        return self._ask_daemon(what, lambda call: Request(call=call, request=request))
+        return self._ask_daemon(what, type(request), lambda n: Request(call=n, request=request))
 
-    def _ask_daemon(self, what: str, envelope: Callable[[int], object]) -> Waiting[Any]:
-        return self._ask(what, DAEMON, lambda call: self._post(DAEMON, envelope(call)))
+    def _ask_daemon(
+        self, what: str, asked: type, envelope: Callable[[int], object]
+    ) -> Waiting[Any]:
+        return self._ask(what, DAEMON, asked, lambda call: self._post(DAEMON, envelope(call)))
 
     def call(self, what: str, incarnation: Incarnation, request: AgentRequest) -> Waiting[Answer]:
         """Ask one agent. Its end, seen through a watch set before, settles the call too."""
@@ -191,11 +193,13 @@ class Conversation:
             watch.calls.add(call)
             return watch
 
-        return self._ask(what, incarnation.text, post)
+        return self._ask(what, incarnation.text, type(request), post)
 
-    def _ask(self, what: str, to: str, post: Callable[[int], Watch | None]) -> Waiting[Any]:
+    def _ask(
+        self, what: str, to: str, asked: type, post: Callable[[int], Watch | None]
+    ) -> Waiting[Any]:
         call = self.next_number()
-        waiting: Waiting[Any] = Waiting(what, call)
+        waiting: Waiting[Any] = Waiting(what, call, fate_of(asked))
         if self.ended:
             waiting.fail(DaemonLost(what, fate=NOT_SENT))
             return waiting
@@ -441,7 +445,7 @@ class Conversation:
         for call in tuple(watch.calls):
             waiting = self._close_call(call)
             assert waiting is not None
-            waiting.fail(ProcessDown(waiting.what, reason))
+            waiting.fail(ProcessDown(waiting.what, reason, fate=waiting.fate))
         for end in watch.ends:
             end.settle(reason)
 
@@ -476,7 +480,7 @@ class Conversation:
         self._outgoing.clear()
         self.welcome.fail(DaemonLost("hello", fate=NOT_SENT))
         for call in self._calls.values():
-            call.waiting.fail(DaemonLost(call.waiting.what))
+            call.waiting.fail(DaemonLost(call.waiting.what, fate=call.waiting.fate))
         self._calls.clear()
         for watch in self._watches.values():
             for end in watch.ends:

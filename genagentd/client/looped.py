@@ -111,7 +111,7 @@ class LoopedShell:
         """Run one call to its end.
 
         Raises:
-            CallTimeout: it took longer than *timeout_ms*; its effect is unknown.
+            CallTimeout: it took longer than *timeout_ms*; its `fate` is what is known of it.
         """
         self.check()
         deadline = None if timeout_ms is None else self._loop.time() + timeout_ms / 1000
@@ -127,7 +127,7 @@ class LoopedShell:
             finally:
                 if not in_time:
                     self.talk.give_up(waiting)
-                    waiting.fail(CallTimeout(waiting.what, timeout_ms or 0))
+                    waiting.fail(CallTimeout(waiting.what, timeout_ms or 0, fate=waiting.fate))
 
     def _step(self, script: Script[T]) -> Waiting[Any]:
         try:

@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from genagent_protocol.envelopes import CoreStatus, Ping
+from genagent_protocol.errors import UNKNOWN_FATE
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
+from genagent_protocol.requests import GetSnapshot, GetStatus, ListAgents, Poll, Whereis
 from genagentd.client.boxes import Box
 from genagentd.client.waiting import Waiting
 
@@ -49,3 +52,12 @@ class Watched(NamedTuple):
 def bare_handle(incarnation: Incarnation, place: str) -> AgentHandle:
     """Return a handle that says no more than which incarnation is meant."""
     return AgentHandle(name=None, incarnation=incarnation, pid=0, started_ticks=0, place=place)
+
+
+#: What is asked to see something, and has no effect.
+_LOOKS = (Ping, CoreStatus, Whereis, ListAgents, Poll, GetStatus, GetSnapshot)
+
+
+def fate_of(asked: type) -> str:
+    """Return what is known of the effect of asking for that, as long as no answer came."""
+    return "nothing was changed" if asked in _LOOKS else UNKNOWN_FATE

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from genagent_protocol.errors import UNKNOWN_FATE
+
 T = TypeVar("T")
 
 
@@ -17,12 +19,16 @@ def _nobody() -> None:
 
 
 class Waiting(Generic[T]):
-    """One thing to come. `what` names the call it belongs to, for its errors."""
+    """One thing to come. `what` names the call it belongs to, for its errors.
 
-    __slots__ = ("_error", "_value", "done", "number", "wake", "what")
+    `fate` is what is known of that call's effect as long as it has not come.
+    """
 
-    def __init__(self, what: str, number: int = 0) -> None:
+    __slots__ = ("_error", "_value", "done", "fate", "number", "wake", "what")
+
+    def __init__(self, what: str, number: int = 0, fate: str = UNKNOWN_FATE) -> None:
         self.what = what
+        self.fate = fate
         #: The call's number, or the message's place in the order of arrival.
         self.number = number
         self.done = False

@@ -9,7 +9,7 @@ GenAgentError
 ├── TurnFailed            an `ask` was accepted and its turn failed; `reason` says why
 ├── FunctionFailed        a called function gave no value; `code` says why
 ├── CallError             a synchronous call ended without an answer
-│   ├── CallTimeout       no answer in time; the effect of the call is unknown
+│   ├── CallTimeout       no answer in time; `fate` is what is known of its effect
 │   ├── ProcessDown       the captured process died before it answered
 │   └── DaemonLost        the connection to the daemon ended before the answer
 ├── NotReachable          no daemon answers at the runtime directory; nothing was sent
@@ -99,32 +99,45 @@ class CallError(GenAgentError):
     """A synchronous call ended without an answer."""
 
 
-class CallTimeout(CallError):
-    """No answer came within `timeout_ms`. The call may still take effect: its fate is unknown."""
+#: What is known of a call without an answer: it may have taken effect, or still may.
+UNKNOWN_FATE = "its effect is unknown"
 
-    def __init__(self, call: str, timeout_ms: int) -> None:
+
+class CallTimeout(CallError):
+    """No answer came within `timeout_ms`. The call may still take effect.
+
+    `fate` says what is known of it: that nothing was changed, if all it did was to
+    look; otherwise that its effect is unknown.
+    """
+
+    def __init__(self, call: str, timeout_ms: int, *, fate: str = UNKNOWN_FATE) -> None:
         self.call = call
         self.timeout_ms = timeout_ms
-        super().__init__(f"{call} got no answer within {timeout_ms} ms; its effect is unknown")
+        self.fate = fate
+        super().__init__(f"{call} got no answer within {timeout_ms} ms; {fate}")
 
 
 class ProcessDown(CallError):
-    """The captured process ended before it answered; `reason` is what its DOWN said."""
+    """The captured process ended before it answered; `reason` is what its DOWN said.
 
-    def __init__(self, call: str, reason: ExitReason) -> None:
+    `fate` is that of `CallTimeout`.
+    """
+
+    def __init__(self, call: str, reason: ExitReason, *, fate: str = UNKNOWN_FATE) -> None:
         self.call = call
         self.reason = reason
-        super().__init__(f"{call}: the agent process is down ({reason}); its effect is unknown")
+        self.fate = fate
+        super().__init__(f"{call}: the agent process is down ({reason}); {fate}")
 
 
 class DaemonLost(CallError):
     """The connection to the daemon ended before the answer. Its agents end with it.
 
     `fate` says what is known of the call: that nothing was sent, if the connection
-    had ended before; otherwise that its effect is unknown.
+    had ended before; otherwise as `CallTimeout`.
     """
 
-    def __init__(self, call: str, *, fate: str = "its effect is unknown") -> None:
+    def __init__(self, call: str, *, fate: str = UNKNOWN_FATE) -> None:
         self.call = call
         self.fate = fate
         super().__init__(f"{call}: the connection to the daemon was lost; {fate}")

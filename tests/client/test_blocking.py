@@ -132,7 +132,7 @@ def test_the_loss_of_the_daemon_ends_a_call_without_a_limit(fake: FakeDaemon) ->
 
         fake.close()
 
-        with pytest.raises(DaemonLost, match="effect is unknown"):
+        with pytest.raises(DaemonLost, match="nothing was changed"):
             future.result(10)
         down = client.receive()
         assert isinstance(down, Down)

@@ -49,11 +49,13 @@ from genagent_protocol.requests import (
     Poll,
     WatchTelemetry,
 )
+from genagent_protocol.schema import tag_of
 from genagentd.client import boxes, conversation
 from genagentd.client.boxes import Box, anything
 from genagentd.client.conversation import Conversation
 from genagentd.outbox import MESSAGE_COST_BYTES
 from support.peer import BOOT, OWN, PLACE, Peer, a_ref, handle
+from support.wire_examples import ASKED
 
 
 def taken(box: Box) -> list[Any]:
@@ -114,6 +116,23 @@ def test_an_answer_settles_its_call_and_no_other() -> None:
 
     assert second.value() == NotFound()
     assert not first.done
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: tag_of(type(asked.request)))
+def test_only_what_looks_is_known_to_have_changed_nothing(asked: Any) -> None:
+    """Whatever takes the answer's place: the end of the agent, or of the connection."""
+    looks = ("whereis", "list_agents", "poll", "get_status", "get_snapshot")
+    fate = "nothing was changed" if tag_of(type(asked.request)) in looks else "effect is unknown"
+    peer = Peer()
+    if isinstance(asked, Request):
+        waiting = peer.talk.request("x", asked.request)
+    else:
+        waiting = peer.talk.call("x", handle().incarnation, asked.request)
+
+    peer.talk.end()
+
+    with pytest.raises(DaemonLost, match=fate):
+        waiting.value()
 
 
 def test_a_late_answer_is_dropped() -> None:

@@ -101,6 +101,8 @@ def test_an_error_says_one_whole_thought_with_its_facts() -> None:
     error = CallTimeout("cancel_request", 5_000)
 
     assert str(error) == "cancel_request got no answer within 5000 ms; its effect is unknown"
+    look = CallTimeout("status a", 5_000, fate="nothing was changed")
+    assert str(look) == "status a got no answer within 5000 ms; nothing was changed"
     assert (error.call, error.timeout_ms) == ("cancel_request", 5_000)
     assert "signal:9" in str(ProcessDown("poll", ExitReason("signal:9")))
     assert "connection to the daemon" in str(DaemonLost("status"))
