@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import click
 
-from genagent_protocol.errors import Refused
+from genagent_protocol.errors import GenAgentError, Refused
 from genagent_protocol.reasons import NOT_FOUND
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagentd.cli.output import Output
-from genagentd.cli.program import CONTEXT, flags
+from genagentd.cli.program import CONTEXT, flags, output
+from genagentd.cli.standing import not_asked
 from genagentd.cli.values import name_of, ref_of, seconds, shown
 from genagentd.cli.versions import version_option
 
 if TYPE_CHECKING:
+    from genagent_protocol.answers import AgentRow
     from genagentd.client.client import Client
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -44,13 +46,34 @@ _CONNECT_MS = 1_000
 
 @contextmanager
 def connected(timeout: float | None = None) -> Iterator[Client]:
-    """Yield a client of the daemon; connecting may take *timeout* seconds, within bounds."""
+    """Yield a client of the daemon; connecting may take *timeout* seconds, within bounds.
+
+    Raises:
+        Failure: no agent of the given name was found, and the daemon knows why.
+    """
     from genagentd.client.client import Client
     from genagentd.client.conversation import CONNECT_TIMEOUT_MS
 
     own = CONNECT_TIMEOUT_MS if timeout is None else milliseconds(timeout)
     with Client().connect(max(_CONNECT_MS, min(CONNECT_TIMEOUT_MS, own))) as client:
-        yield client
+        try:
+            yield client
+        except Refused as refused:
+            if refused.reason != NOT_FOUND:
+                raise
+            out = output()
+            known = not_asked(known_rows(client), out.command, out.agent)
+            if known is None:
+                raise
+            raise known from refused
+
+
+def known_rows(client: Client) -> tuple[AgentRow, ...]:
+    """Return what the daemon knows of each agent, or nothing if it does not say so at once."""
+    try:
+        return client.list(_CONNECT_MS)
+    except GenAgentError:
+        return ()
 
 
 def found(client: Client, name: object) -> AgentHandle:

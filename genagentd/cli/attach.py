@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from genagent_protocol.errors import FunctionFailed
-from genagent_protocol.reasons import NOCONNECTION, NORMAL, SHUTDOWN
+from genagent_protocol.errors import FunctionFailed, Refused
+from genagent_protocol.reasons import NOCONNECTION, NORMAL, NOT_FOUND, SHUTDOWN
 from genagentd.cli import exits
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.exits import Failure
 from genagentd.cli.person import Person
 from genagentd.cli.program import command, output
+from genagentd.cli.standing import not_asked
 from genagentd.cli.values import json_or_text, shown
 
 if TYPE_CHECKING:
+    from genagentd.client.aio import AsyncClient
     from genagentd.client.session import AsyncSession
     from genagentd.rpc import Catalog
 
@@ -59,13 +61,24 @@ async def _attached(name: object) -> int:
     out = output()
     async with (
         AsyncClient() as client,
-        await client.attach(
-            name, catalogs=[_catalog()], functions=Person(out).functions
-        ) as session,
+        await _session(client, name, Person(out)) as session,
     ):
         out.note(f"attached to {shown(name)}; Ctrl-C detaches")
         await session.serve()
         return _ended(session, name)
+
+
+async def _session(client: AsyncClient, name: object, person: Person) -> AsyncSession:
+    try:
+        return await client.attach(name, catalogs=[_catalog()], functions=person.functions)
+    except Refused as refused:
+        if refused.reason != NOT_FOUND:
+            raise
+        out = output()
+        known = not_asked(await client.list(), out.command, out.agent)
+        if known is None:
+            raise
+        raise known from refused
 
 
 @command(app, "call")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from genagent_protocol.answers import AgentRow, Snapshot, Status
-from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
+from genagent_protocol.errors import CallTimeout, Refused
+from genagent_protocol.reasons import NOT_FOUND
+from genagentd.cli.agents import (
+    app,
+    connected,
+    known_rows,
+    milliseconds,
+    name_argument,
+    timeout_option,
+)
 from genagentd.cli.output import duration, shortened, table
 from genagentd.cli.program import command, output
-from genagentd.cli.values import fields_of, handle_fields, shown
+from genagentd.cli.standing import row_fields, row_of, silent, state_of
+from genagentd.cli.values import fields_of, shown
 from genagentd.cli.versions import show_version
 
 
@@ -16,9 +24,18 @@ from genagentd.cli.versions import show_version
 @name_argument()
 @timeout_option(5.0)
 def status(name: object, timeout: float) -> None:
-    """Show an agent's phase, queue and state."""
+    """Show an agent's phase, queue and state; of one without a process, what the daemon knows."""
     with connected(timeout) as client:
-        answer = client.status(name, milliseconds(timeout))
+        try:
+            answer = client.status(name, milliseconds(timeout))
+        except Refused as refused:
+            row = row_of(known_rows(client), shown(name))
+            if refused.reason != NOT_FOUND or row is None or row.state == "running":
+                raise
+            output().result(f"{shown(name)}: {state_of(row)}", **row_fields(row))
+            return
+        except CallTimeout as late:
+            raise silent(late, row_of(known_rows(client), shown(name)), shown(name)) from late
     output().result(_status_text(answer), **fields_of(answer))
 
 
@@ -36,7 +53,10 @@ def _status_text(found: Status) -> str:
 def snapshot(name: object, timeout: float) -> None:
     """Show what an agent's coordinator is doing now: counts and identities, no payload."""
     with connected(timeout) as client:
-        answer = client.runtime_snapshot(name, milliseconds(timeout))
+        try:
+            answer = client.runtime_snapshot(name, milliseconds(timeout))
+        except CallTimeout as late:
+            raise silent(late, row_of(known_rows(client), shown(name)), shown(name)) from late
     output().result(_snapshot_text(answer), agent=name, **fields_of(answer))
 
 
@@ -69,44 +89,19 @@ def list_agents() -> None:
         ("NAME", "STATE", "PID", "AGE", "BACKEND", "AGENT", "RESTARTS"),
         [_cells(row) for row in rows],
     )
-    output().result(text, agents=[_row_fields(row) for row in rows])
+    output().result(text, agents=[row_fields(row) for row in rows])
 
 
 command(app, "ps", short_help="The same as list.")(list_agents.callback)
 
 
 def _cells(row: AgentRow) -> tuple[str, ...]:
-    state: str = row.state
-    if row.unresponsive_since_ms is not None:
-        state += f", unresponsive for {duration(row.unresponsive_since_ms)}"
-    why = row.reason if row.error is None else row.error.kind
-    if why is not None:
-        # In any other state there is a life, and it was the one before that ended so.
-        over = row.state in ("restarting", "failed")
-        state += f" ({why})" if over else f" (last end: {why})"
     pid = "-" if row.handle is None else str(row.handle.pid)
     agent = row.agent or "-"
     return (
-        *(shown(row.name), state, pid, duration(row.age_ms)),
+        *(shown(row.name), state_of(row), pid, duration(row.age_ms)),
         *(row.backend, agent, str(row.restarts)),
     )
-
-
-def _row_fields(row: AgentRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "state": row.state,
-        "handle": None if row.handle is None else handle_fields(row.handle),
-        "agent": row.agent,
-        "backend": row.backend,
-        "group": row.group,
-        "age_ms": row.age_ms,
-        "restarts": row.restarts,
-        "reason": None if row.reason is None else fields_of(row.reason),
-        "error": None if row.error is None else fields_of(row.error),
-        "unresponsive_since_ms": row.unresponsive_since_ms,
-        "log": row.log,
-    }
 
 
 @command(app, "version")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from genagent_backends.gates import Gates
+from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd.client.client import Client
 from genagentd.paths import Places
 from support import fleet
@@ -430,6 +431,57 @@ def test_a_missing_agent_is_told_in_the_words_of_the_command(genagent: Command, 
     missing = genagent(verb, "x")
 
     assert missing.err.startswith(f"genagent: {verb}: no agent is named x ("), missing.err
+
+
+def test_an_agent_that_has_failed_is_not_called_missing(
+    genagent: Command, house: PrivateDaemon
+) -> None:
+    """`status` shows what is known of it, other commands say it and how to free the name."""
+    policy = RestartPolicy(kind="permanent", max_restarts=0)
+    with Client(house.run) as client:
+        handle = client.start_agent(None, name="a", backend="echo", restart=policy)
+    os.kill(handle.pid, signal.SIGKILL)
+    until(lambda: genagent("list", "--json").json["agents"][0]["state"] == "failed", "it failed")
+
+    status = genagent("status", "a")
+    assert (status.code, status.out) == (0, "a: failed (signal:9)\n")
+    assert genagent("status", "a", "--json").json["state"] == "failed"
+    for verb in (("ask", "a", "p"), ("snapshot", "a"), ("attach", "a")):
+        failed = genagent(*verb)
+        assert failed.code == 3
+        assert failed.err.startswith(f"genagent: {verb[0]}: a has failed for good: signal:9 (")
+        assert "genagent stop a frees the name" in failed.err
+    assert genagent("stop", "a").code == 0
+    assert genagent("status", "a").err.startswith("genagent: status: no agent is named a (")
+
+
+def test_an_agent_of_a_group_is_not_called_missing(genagent: Command, house: PrivateDaemon) -> None:
+    """It can be asked by everybody, and stopped by its owner."""
+    with Client(house.run) as owner, owner.group() as group:
+        group.start_agent(None, name="a", backend="echo")
+
+        stop = genagent("stop", "a")
+        assert stop.err == (
+            "genagent: stop: a belongs to a group of another client (it ends with that group)\n"
+        )
+        assert stop.code == 3
+        assert genagent("ask", "a", "p").out == "p\n"
+
+
+def test_a_look_at_an_agent_that_hangs_says_what_the_daemon_knows(genagent: Command) -> None:
+    """It had no effect, and the hint is not the command that failed."""
+    started = genagent("start", "a", "--json").json
+    os.kill(started["pid"], signal.SIGSTOP)
+    try:
+        for verb in ("status", "snapshot"):
+            late = genagent(verb, "a", "--timeout", "0.2", "--json")
+            assert (late.code, late.error) == (5, "timeout")
+            error = late.json["error"]
+            assert "nothing was changed; to the daemon it is running" in error["message"]
+            assert "genagent status" not in error["hint"]
+            assert error["details"]["state"] == "running"
+    finally:
+        os.kill(started["pid"], signal.SIGCONT)
 
 
 def test_a_response_ends_its_last_line_once(genagent: Command) -> None:

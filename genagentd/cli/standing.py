@@ -1,0 +1,93 @@
+"""What the daemon knows of an agent that does not answer for itself.
+
+An agent that is started again, has failed or does not respond is still in the daemon's
+list; a command that cannot reach it says so, instead of that there is no such agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from genagent_protocol.answers import AgentRow
+from genagent_protocol.errors import CallTimeout
+from genagentd.cli import exits
+from genagentd.cli.exits import Failure
+from genagentd.cli.output import duration
+from genagentd.cli.values import fields_of, handle_fields, shown
+
+
+def row_of(rows: Iterable[AgentRow], agent: str) -> AgentRow | None:
+    """Return the row of the agent that is shown as *agent*, or None."""
+    return next((row for row in rows if shown(row.name) == agent), None)
+
+
+def state_of(row: AgentRow) -> str:
+    """Return the state as a list shows it: since when it is silent, or why it is so."""
+    state: str = row.state
+    if row.unresponsive_since_ms is not None:
+        state += f", unresponsive for {duration(row.unresponsive_since_ms)}"
+    why = row.reason if row.error is None else row.error.kind
+    if why is not None:
+        # In any other state there is a life, and it was the one before that ended so.
+        over = row.state in ("restarting", "failed")
+        state += f" ({why})" if over else f" (last end: {why})"
+    return state
+
+
+def row_fields(row: AgentRow) -> dict[str, Any]:
+    """Return the stable fields of a row."""
+    return {
+        "name": row.name,
+        "state": row.state,
+        "handle": None if row.handle is None else handle_fields(row.handle),
+        "agent": row.agent,
+        "backend": row.backend,
+        "group": row.group,
+        "age_ms": row.age_ms,
+        "restarts": row.restarts,
+        "reason": None if row.reason is None else fields_of(row.reason),
+        "error": None if row.error is None else fields_of(row.error),
+        "unresponsive_since_ms": row.unresponsive_since_ms,
+        "log": row.log,
+    }
+
+
+def not_asked(rows: Iterable[AgentRow], command: str, agent: str) -> Failure | None:
+    """Return why *command* found no such agent, if the daemon knows one of that name."""
+    row = row_of(rows, agent)
+    why = None if row is None else _why(row, agent, command)
+    if row is None or why is None:
+        return None
+    said, hint = why
+    details = {"code": "not_found", "state": row.state}
+    return Failure(exits.NO_SUCH_AGENT, "not_found", f"{command}: {said}", hint, details)
+
+
+def _why(row: AgentRow, agent: str, command: str) -> tuple[str, str] | None:
+    if command == "stop" and row.group is not None:
+        # Only its owner may: everything else reaches it by its name.
+        return f"{agent} belongs to a group of another client", "it ends with that group"
+    last = row.error or row.reason
+    match row.state:
+        case "restarting":
+            return f"{agent} is being restarted (it ended: {last})", "ask again a little later"
+        case "failed":
+            return f"{agent} has failed for good: {last}", f"genagent stop {agent} frees the name"
+        case "starting":
+            return f"{agent} is not ready yet", "ask again a little later"
+        case "stopping" | "exited":
+            return f"{agent} is ending", "see when it is gone with: genagent list"
+        case "running":
+            return None  # It came meanwhile.
+
+
+def silent(late: CallTimeout, row: AgentRow | None, agent: str) -> Failure:
+    """Return how a look at an agent fails that gave no answer."""
+    details: dict[str, Any] = {"timeout_ms": late.timeout_ms}
+    message = str(late)
+    if row is not None:
+        details |= {"state": row.state, "unresponsive_since_ms": row.unresponsive_since_ms}
+        message += f"; to the daemon it is {state_of(row)}"
+    hint = f"its log may say what it does: genagent logs {agent}"
+    return Failure(exits.PENDING, "timeout", message, hint, details)
