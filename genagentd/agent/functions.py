@@ -6,7 +6,6 @@ what reads them when the first client attaches.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
@@ -78,5 +77,13 @@ def _schema(arguments: Mapping[str, object]) -> FrozenDict:
 
 def offered(agent: object) -> dict[str, tuple[Mark, Method]]:
     """Return the functions that *agent* offers, bound to it, by their names."""
-    found = inspect.getmembers_static(type(agent), lambda member: hasattr(member, _MARK))
-    return {name: (getattr(member, _MARK), getattr(agent, name)) for name, member in found}
+    found: dict[str, Mark] = {}
+    # Looked up by hand, as a start does it each time: an attribute that is computed stays unread.
+    for parent in reversed(type(agent).__mro__):
+        for name, member in vars(parent).items():
+            mark = getattr(member, _MARK, None)
+            if isinstance(mark, Mark):
+                found[name] = mark
+            else:
+                found.pop(name, None)
+    return {name: (mark, getattr(agent, name)) for name, mark in sorted(found.items())}
