@@ -103,12 +103,14 @@ class Group(_Numbered):
     def close(self, timeout_ms: int | None = None) -> None:
         """Refuse the turns of its agents and stop them; returns when all are gone.
 
+        In a process that was forked off the owner's this does nothing.
+
         Raises:
             CallTimeout: they are not; they go on stopping, and another close waits again.
         """
         limit = arguments.timeout(timeout_ms)
         number = self._to_close()
-        if number is not None and not self._shell.talk.ended:
+        if number is not None and self._shell.owned and not self._shell.talk.ended:
             self._shell.run(calls.close_group(self._shell.talk, number), limit)
         self._closing = None
 
@@ -155,7 +157,7 @@ class AsyncGroup(_Numbered):
         """As `Group.close`."""
         limit = arguments.timeout(timeout_ms)
         number = self._to_close()
-        if number is not None and not self._shell.talk.ended:
+        if number is not None and self._shell.owned and not self._shell.talk.ended:
             await self._shell.run(calls.close_group(self._shell.talk, number), limit)
         self._closing = None
 

@@ -86,6 +86,14 @@ class LoopedShell:
         """Whether this process made the connection (and not one that forked it off)."""
         return self._generation == forks.generation()
 
+    @property
+    def open_here(self) -> bool:
+        """Whether something of it can be closed: it is open, and this process made it.
+
+        What leaves a `with` in a forked child leaves the parent's things alone.
+        """
+        return self.owned and not self.closed
+
     def check(self) -> None:
         """Refuse a use that cannot work.
 

@@ -51,7 +51,7 @@ class Mailbox:
 
     def close(self) -> None:
         """Drop what is here and what will come."""
-        if not self.box.closed and not self._shell.closed:
+        if not self.box.closed and self._shell.open_here:
             self._shell.do(lambda talk: talk.close_box(self.box))
 
     def __enter__(self) -> Mailbox:
@@ -92,7 +92,7 @@ class AsyncMailbox:
 
     async def close(self) -> None:
         """As `Mailbox.close`; it suspends nobody."""
-        if not self.box.closed and not self._shell.closed:
+        if not self.box.closed and self._shell.open_here:
             self._shell.do(lambda talk: talk.close_box(self.box))
 
     async def __aenter__(self) -> AsyncMailbox:

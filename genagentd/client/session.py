@@ -125,7 +125,7 @@ class _Common:
         if self._closed:
             return
         self._closed = True
-        if not self._any_shell.closed:
+        if self._any_shell.open_here:
             self._any_shell.do(lambda talk: _leave(talk, self._box, self._monitor))
         self._serving.end("the session was closed")
 

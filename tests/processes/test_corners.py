@@ -10,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -227,3 +228,28 @@ def test_what_a_test_leaves_is_found(tmp_path: Path) -> None:
             kernel.kill_exactly(pid, ticks)
         left.kill()
         left.wait()
+
+
+def test_a_forked_child_that_leaves_its_parents_blocks_leaves_them_alone(client: Client) -> None:
+    """It exits as it wanted to, and group, mailbox and session go on in the parent."""
+    fleet.start(client, "a")
+    with client.group() as group, client.mailbox() as mailbox, client.attach("a") as session:
+        group.start_agent(None, name="b", backend="echo")
+        child = os.fork()
+        if child == 0:
+            os._exit(_left_by(group, mailbox, session))
+        _, status = os.waitpid(child, 0)
+
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert client.ask("b", "still there").text == "still there"
+        assert session.over is None
+
+
+def _left_by(*entered: contextlib.AbstractContextManager[object]) -> int:
+    try:
+        for manager in reversed(entered):
+            manager.__exit__(None, None, None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
