@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd.arguments import MAX_TIMEOUT_MS
 from genagentd.starting import start_request
-from support.plain_values import atoms
+from support.plain_values import anything
 
 GOOD: dict[str, Any] = {
     "name": "a",
@@ -33,31 +32,6 @@ GOOD: dict[str, Any] = {
 }
 
 
-class Kind(enum.StrEnum):
-    PERMANENT = "permanent"
-
-
-class Mixed(str, enum.Enum):  # noqa: UP042  # the older kind is the point
-    ECHO = "echo"
-
-
-class Number(enum.IntEnum):
-    FIVE = 5
-
-
-#: What people hand over by mistake, beside everything that can be sent somewhere.
-anything = (
-    atoms
-    | st.dictionaries(st.sampled_from(["A", "watchdog_ms", "model"]), atoms, max_size=2)
-    | st.sampled_from(
-        [
-            *(float("nan"), 2**64, 10**30, object(), object, {1, 2}, Path("/x"), "\ud800"),
-            *("a\0b", "permanent", Kind.PERMANENT, Mixed.ECHO, Number.FIVE, {"A=B": "x"}),
-            *({"": "x"}, {"A": "\0"}, {"A": "b"}, {"watchdog_ms": 1}, {"watchdogms": 1}, "m:C"),
-            *(RestartPolicy(), [[]], [1, (2,)], {"a": object()}),
-        ]
-    )
-)
 NUMBERS = ("max_restarts", "period_ms", "delay_ms", "max_delay_ms")
 policies = st.dictionaries(st.sampled_from(("kind", *NUMBERS)), anything, max_size=3).map(
     lambda fields: RestartPolicy(**fields)  # type: ignore[arg-type]  # that is the point

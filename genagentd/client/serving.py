@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from genagent_protocol.envelopes import Down, UiMessage, UiUndeliverable
 from genagent_protocol.errors import FunctionFailed, UsageError
-from genagent_protocol.plain import FrozenDict, NotPlain, freeze
+from genagent_protocol.plain import FrozenDict, NotPlain, Plain, freeze
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.rpc import (
@@ -60,11 +60,11 @@ class Serving:
         """Take the catalogs and what stands behind them.
 
         Raises:
-            UsageError: a catalog is none, two have one id, or a function is in none.
+            UsageError: a catalog is none, two have one id, or a function is none or in none.
         """
         self.agent = agent
-        self.rpc = _rpc([_catalog(catalog) for catalog in catalogs])
-        self.functions = dict(functions)
+        self.rpc = _rpc([_catalog(catalog) for catalog in _listed(catalogs)])
+        self.functions = _served(functions)
         #: The surfaces that bindings in arguments may be about, by their ids.
         self.surfaces: dict[str, Surface] = {}
         #: Whether a person is acting right now; some functions need that.
@@ -227,6 +227,24 @@ def wrapped(message: UiJson) -> UiMessage:
     return UiMessage(message=frozen)
 
 
+def _listed(catalogs: object) -> list[AnyCatalog]:
+    # A document is a mapping, over whose keys one could loop, too.
+    if isinstance(catalogs, Mapping | str | bytes) or not isinstance(catalogs, Iterable):
+        raise UsageError(f"catalogs: a list of them is wanted, not {type(catalogs).__name__}")
+    return list(catalogs)
+
+
+def _served(functions: object) -> dict[str, Served]:
+    if not isinstance(functions, Mapping):
+        raise UsageError(
+            f"functions: a mapping from names is wanted, not {type(functions).__name__}"
+        )
+    for name, function in functions.items():
+        if not isinstance(name, str) or not callable(function):
+            raise UsageError(f"functions: {name!r} is no name with a function")
+    return dict(functions)
+
+
 def _catalog(given: AnyCatalog) -> Catalog:
     if isinstance(given, Catalog):
         return given
@@ -243,7 +261,18 @@ def _document(given: object) -> dict[str, object]:
     frozen = freeze(given)
     if not isinstance(frozen, FrozenDict):
         raise UsageError(f"catalogs: a catalog is wanted, not {type(given).__name__}")
-    return dict(thawed_object(frozen))
+    return {key: _loosened(item) for key, item in frozen.items()}
+
+
+def _loosened(value: Plain) -> object:
+    """Return *value* with dicts and lists; whether the rest is JSON, who reads it says."""
+    match value:
+        case FrozenDict():
+            return {key: _loosened(item) for key, item in value.items()}
+        case tuple():
+            return [_loosened(item) for item in value]
+        case _:
+            return value
 
 
 def _rpc(catalogs: list[Catalog]) -> Rpc:

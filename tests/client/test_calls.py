@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
 
 from genagent_protocol import answers, requests
 from genagent_protocol.answers import AgentRow, Listing, Refused
@@ -32,8 +35,11 @@ from genagent_protocol.reasons import (
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
 from genagent_protocol.supervision.effects import GroupRunning, NotStarted, Started, Stopped
 from genagentd.client import calls
+from genagentd.client.session import attach
 from genagentd.client.spec import AgentSpec
+from genagentd.client.waiting import Script
 from support.peer import FOUND, NOBODY, OK, OWN, Peer, a_ref, handle
+from support.plain_values import anything
 
 RESPONSE = Response(
     text="t", final_message="t", events=(), terminal=event("result"), event_coverage=EventCoverage()
@@ -413,3 +419,46 @@ def test_a_group_that_has_ended_meanwhile_is_closed() -> None:
     peer.play(calls.close_group(peer.talk, 4), Refused(NOT_FOUND))
     with pytest.raises(RefusedError, match="shutting_down"):
         peer.play(calls.close_group(peer.talk, 4), Refused(SHUTTING_DOWN))
+
+
+# --- what callers hand over
+
+#: Every call with one argument that may be anything.
+USES: dict[str, Callable[[Peer, Any], Script[Any]]] = {
+    "ask a name": lambda peer, value: calls.ask(peer.talk, value, "p"),
+    "ask a prompt": lambda peer, value: calls.ask(peer.talk, "a", value),
+    "tell to": lambda peer, value: calls.tell_with_completion(
+        peer.talk, "a", "p", recipient=value, on_halt="queue", stream_to=None
+    ),
+    "tell on halt": lambda peer, value: calls.tell_with_completion(
+        peer.talk, "a", "p", recipient=OWN, on_halt=value, stream_to=None
+    ),
+    "tell events to": lambda peer, value: calls.tell_with_completion(
+        peer.talk, "a", "p", recipient=OWN, on_halt="queue", stream_to=value
+    ),
+    "poll": lambda peer, value: calls.poll(peer.talk, "a", value),
+    "cancel": lambda peer, value: calls.cancel_request(peer.talk, "a", value),
+    "interrupt": lambda peer, value: calls.interrupt_request(peer.talk, "a", value),
+    "notify": lambda peer, value: calls.notify_ack(peer.talk, "a", value),
+    "attach": lambda peer, value: attach(peer.talk, value, (), {}),
+    "attach catalogs": lambda peer, value: attach(peer.talk, "a", value, {}),
+    "attach a catalog": lambda peer, value: attach(peer.talk, "a", [value], {}),
+    "attach a catalog of": lambda peer, value: attach(
+        peer.talk, "a", [{"catalogId": value, "functions": {}}], {}
+    ),
+    "attach functions": lambda peer, value: attach(peer.talk, "a", (), value),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@given(value=anything)
+def test_whatever_a_call_is_given_is_refused_or_read(use: str, value: object) -> None:
+    """What the other side cannot read is answered late or never; `Peer` reads as it does."""
+    peer = Peer()
+    script = USES[use](peer, value)
+
+    with contextlib.suppress(UsageError):
+        for _ in "12":
+            next(script)
+            peer.listen()
+            peer.reply(FOUND)

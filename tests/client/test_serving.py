@@ -384,3 +384,20 @@ def test_a_client_that_attaches_to_nobody_loads_nothing_that_reads_schemas() -> 
     )
 
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("catalogs", "functions", "named"),
+    [
+        (5, {}, "catalogs: a list of them is wanted, not int"),
+        ({"catalogId": "c"}, {}, "catalogs: a list of them is wanted, not dict"),
+        ([{"catalogId": b"c"}], {}, "catalogs: the document is not JSON"),
+        ((), 5, "functions: a mapping from names is wanted, not int"),
+        ((), {"confirm": 5}, "functions: 'confirm' is no name with a function"),
+        ((), {5: print}, "functions: 5 is no name with a function"),
+    ],
+)
+def test_what_is_no_catalog_or_function_is_named(catalogs: Any, functions: Any, named: str) -> None:
+    """Before anybody is asked for a session."""
+    with pytest.raises(UsageError, match=named):
+        Serving(handle(), catalogs, functions)
