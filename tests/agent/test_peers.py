@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
 
-from genagent_protocol import envelopes, requests
+from genagent_protocol import codec, envelopes, requests
 from genagent_protocol.answers import Found, Ok, Refused
 from genagent_protocol.envelopes import Call, Completion, Down, Reply, Request, Submit
-from genagent_protocol.errors import UsageError
+from genagent_protocol.errors import CallTimeout, UsageError
 from genagent_protocol.events import Completed, EventCoverage, Failed, Response, event
 from genagent_protocol.header import DAEMON
 from genagent_protocol.reasons import INTERRUPTED, NORMAL, Reason, StartError
@@ -28,6 +30,7 @@ from support.agent_life import (
     living,
     mint,
 )
+from support.plain_values import anything
 
 TALKER = "support.recorders:Talker"
 BOB = AgentHandle("bob", Incarnation(BOOT, 9), 1, 2, "here")
@@ -409,3 +412,46 @@ async def test_settled_calls_leave_nothing_behind() -> None:
     assert await answered == Found(handle=BOB)
     assert waiting.exception() is not None
     assert len(sent.calls) == 0
+
+
+#: Everything an agent says to others, with one argument that may be anything.
+USES: dict[str, Callable[[Peers, Any], Any]] = {
+    "notify": lambda peers, value: peers.notify(BOB, value),
+    "notify whom": lambda peers, value: peers.notify(value, "e"),
+    "submit": lambda peers, value: peers.submit_with_completion(BOB, value),
+    "submit to": lambda peers, value: peers.submit_with_completion(value, "p"),
+    "submit on halt": lambda peers, value: peers.submit_with_completion(BOB, "p", on_halt=value),
+    "monitor": lambda peers, value: peers.monitor(value),
+    "demonitor": lambda peers, value: peers.demonitor(value),
+    "notify_ack": lambda peers, value: peers.notify_ack(BOB, value),
+    "ask": lambda peers, value: peers.ask(BOB, value),
+    "ask whom": lambda peers, value: peers.ask(value, "p"),
+    "ask how long": lambda peers, value: peers.ask(BOB, "p", timeout_ms=value),
+    "tell": lambda peers, value: peers.tell_with_completion(BOB, value),
+    "tell on halt": lambda peers, value: peers.tell_with_completion(BOB, "p", on_halt=value),
+    "start": lambda peers, value: peers.start_agent(None, name="c", backend="echo", session=value),
+    "start what": lambda peers, value: peers.start_agent(value, name="c", backend="echo"),
+    "stop": lambda peers, value: peers.stop(value),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@given(value=anything)
+def test_whatever_an_agent_hands_over_is_refused_or_read(use: str, value: object) -> None:
+    """By the daemon or the other agent: what they cannot read would be waited for."""
+    sent = Sent()
+
+    async def used() -> None:
+        with contextlib.suppress(UsageError):
+            said = USES[use](sent.peers(), value)
+            if inspect.isawaitable(said):
+                with contextlib.suppress(CallTimeout):
+                    async with asyncio.timeout(0):
+                        await said
+
+    with contextlib.suppress(TimeoutError):
+        asyncio.run(used())
+
+    for to, envelope, _ in sent.said:
+        union = envelopes.ToDaemon if to == DAEMON else envelopes.ToAgent
+        assert repr(codec.decode(union, codec.encode(envelope))) == repr([envelope])
