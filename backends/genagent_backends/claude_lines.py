@@ -43,6 +43,7 @@ class ClaudeLines:
     """
 
     provider = PROVIDER
+    stray = False
 
     def __init__(self, *, cost_before_usd: float = 0.0, repeated: bool = False) -> None:
         self.session_id: str | None = None

@@ -73,6 +73,7 @@ class CodexBackend:
             used_before=session.used,
             requested_model=settings.setting.model,
             final_message_only=settings.final_message_only,
+            asked=session.thread_id,
         )
         events = run(turn, command, lines, settings.setting.clocks)
         return Streaming(self._version.beside(turn, command, events), session)

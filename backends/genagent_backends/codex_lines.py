@@ -41,7 +41,9 @@ class CodexLines:
     """The lines of one turn.
 
     *used_before* is the running total after the last completed turn of the thread,
-    or None if that is not known; then this turn's usage is not known either.
+    or None if that is not known; then this turn's usage is not known either. *asked* is
+    the id of the thread that was to go on: for one that is not an id the program may
+    begin another thread without a word, and such a turn fails.
     """
 
     provider = PROVIDER
@@ -52,8 +54,11 @@ class CodexLines:
         used_before: Mapping[str, int] | None = NOTHING_USED,
         requested_model: str | None = None,
         final_message_only: bool = False,
+        asked: str | None = None,
     ) -> None:
         self.session_id: str | None = None
+        self.stray = False
+        self._asked = asked
         self._used_before = used_before
         self._requested_model = requested_model
         self._reported_model: str | None = None
@@ -66,7 +71,7 @@ class CodexLines:
         self._reported_model = text_at(line, "model") or self._reported_model
         match line.get("type"):
             case "thread.started":
-                self.session_id = text_at(line, "thread_id") or self.session_id
+                yield from self._thread_started(text_at(line, "thread_id"))
             case "item.started":
                 yield from self._started(at(line, "item"))
             case "item.completed":
@@ -88,6 +93,15 @@ class CodexLines:
         if LOST_THREAD in stderr:
             error = of_kind(PROVIDER, "conversation_lost", message=error.message, raw=error.raw)
         return error_event(error, self._about())
+
+    def _thread_started(self, thread_id: str | None) -> Iterator[Event]:
+        if thread_id and self._asked and thread_id.lower() != self._asked.lower():
+            self.stray = True
+            said = f"there is no thread {self._asked} to go on with; {PROVIDER} began another one"
+            raw = FrozenDict({"asked": self._asked, "began": thread_id})
+            yield error_event(of_kind(PROVIDER, "conversation_lost", message=said, raw=raw))
+            return
+        self.session_id = thread_id or self.session_id
 
     def _started(self, item: Plain) -> Iterator[Event]:
         if isinstance(item, FrozenDict) and item.get("type") in ACTIONS:

@@ -75,6 +75,11 @@ class Translator(Protocol):
         """The provider's session id, once a line has shown a usable one."""
         ...
 
+    @property
+    def stray(self) -> bool:
+        """Whether the program does what it was not asked for, and must not go on."""
+        ...
+
     def translate(self, line: FrozenDict) -> Iterable[Event]:
         """Return what *line* says. A terminal event is the last one that matters."""
         ...
@@ -267,7 +272,7 @@ async def run(
                     yield said
             for said in await listener.last_words(reader):
                 yield said
-            if listener.problem is None:
+            if listener.problem is None and not translator.stray:
                 await _let_leave(process, reader)
         ended = Ended(await process.end(), process.stderr_tail)
     finally:

@@ -10,9 +10,11 @@ import pytest
 from genagent_backends.base import Failed
 from genagent_backends.codex import CodexBackend, CodexSession
 from genagent_backends.codex_options import DECLARED
+from genagent_backends.failures import failure_of
 from genagent_backends.options import Unsupported
-from genagent_backends.rehearsal import Rehearsed, rehearse
+from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
 from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.reasons import BackendError
 from support.backend_cli import Step, StubCli
 
 THREAD: Step = {"line": {"type": "thread.started", "thread_id": "t-1"}}
@@ -208,6 +210,32 @@ async def test_a_thread_from_elsewhere_has_no_known_past(stub: StubCli) -> None:
     assert "t-1" in stub.runs[0].argv
     assert first.usage is None
     assert second.usage == {"input_tokens": 10}
+
+
+async def test_a_thread_that_silently_became_another_is_a_lost_conversation(stub: StubCli) -> None:
+    """For a mistyped id the program begins a new thread; it must not go on working in it."""
+    stub.plays([THREAD, {"silence": True}])
+    session = CodexBackend().resume_session("t-2", options_of(stub))
+    assert not isinstance(session, Failed)
+    turn = RehearsalTurn()
+    done = await rehearse(CodexBackend(), session, "where were we?", turn)
+
+    assert done.terminal is not None
+    failure = failure_of(done.terminal)
+    assert isinstance(failure, BackendError)
+    assert (failure.kind, failure.retryable) == ("conversation_lost", False)
+    assert done.session.thread_id == "t-2"
+    assert turn.checkpoints == []
+    assert turn.processes[0].returncode == -2
+
+
+async def test_an_id_is_the_same_in_capitals(stub: StubCli) -> None:
+    """The program writes it in small letters, and finds it all the same."""
+    session = CodexBackend().resume_session("T-1", options_of(stub))
+    assert not isinstance(session, Failed)
+    [done] = await turns(stub, session, 1)
+
+    assert done.kinds == ["result"]
 
 
 async def test_a_reset_begins_a_new_thread_that_counts_from_zero(stub: StubCli) -> None:

@@ -142,10 +142,18 @@ async def test_a_long_prompt_arrives_whole(program: Any, home: Path) -> None:
         assert prompt in talk.conversation
 
 
-@pytest.mark.parametrize("program", [claude, codex])
-async def test_a_session_that_is_not_there_is_a_lost_conversation(program: Any, home: Path) -> None:
-    """One of the programs says so on standard error alone."""
-    missing = "00000000-0000-4000-8000-000000000000"
+@pytest.mark.parametrize(
+    ("program", "missing"),
+    [
+        (claude, "00000000-0000-4000-8000-000000000000"),
+        (codex, "00000000-0000-4000-8000-000000000000"),
+        (codex, "00000000-0000-4000-8000-00000000000"),
+    ],
+)
+async def test_a_session_that_is_not_there_is_a_lost_conversation(
+    program: Any, missing: str, home: Path
+) -> None:
+    """One of the programs says so on standard error alone, or begins another if it is no UUID."""
     async with talking(program, home) as talk:
         checkpoint = talk.backend.checkpoint_session  # type: ignore[attr-defined]
         talk.session = await settled(checkpoint(talk.session, missing))
