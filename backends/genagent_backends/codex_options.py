@@ -1,8 +1,8 @@
 """The options of the `codex` backend and the command lines they make.
 
 A first turn and a resumed one are different subcommands with different flags, so
-each option is spelt twice; what `exec resume` has no flag for is passed as a
-configuration override, last, so that it wins over the user's own overrides.
+each option is spelt twice; what `exec resume` has no flag for is passed to `exec`, or
+as a configuration override, last, so that it wins over the user's own overrides.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ class CodexSettings:
     """What the options came to. Printing it shows no values."""
 
     setting: Setting
+    #: Flags of `exec` itself, which both turns have.
+    exec_flags: tuple[str, ...]
     flags: tuple[str, ...]
     #: Flags that `exec resume` does not have.
     first_flags: tuple[str, ...]
@@ -144,10 +146,11 @@ class CodexSettings:
         The prompt is read from standard input; the thread's id follows `--`, since
         it comes from outside.
         """
+        begun = (self.setting.program, "exec", *self.exec_flags)
         if thread_id is None:
-            return (self.setting.program, "exec", *self.flags, *self.first_flags, "--json", "-")
+            return (*begun, *self.flags, *self.first_flags, "--json", "-")
         resumed = (*self.flags, *self.resumed_flags, "--json", "--", thread_id, "-")
-        return (self.setting.program, "exec", "resume", *resumed)
+        return (*begun, "resume", *resumed)
 
 
 def read_codex_options(options: FrozenDict) -> CodexSettings | Failed:
@@ -165,12 +168,9 @@ def read_codex_options(options: FrozenDict) -> CodexSettings | Failed:
     approval = _override("approval_policy", APPROVALS.get(APPROVAL.of(chosen) or ""))
     return CodexSettings(
         setting,
+        (f"--profile={profile}",) if profile else (),
         _flags(chosen),
-        (
-            *((f"--profile={profile}",) if profile else ()),
-            *((f"--sandbox={sandbox}",) if sandbox else ()),
-            *approval,
-        ),
+        (*((f"--sandbox={sandbox}",) if sandbox else ()), *approval),
         (*_override("sandbox_mode", sandbox), *approval),
         RESPONSE_TEXT.of(chosen) == "final_message",
     )

@@ -81,7 +81,6 @@ async def turns(stub: StubCli, session: CodexSession, count: int) -> list[Rehear
         ),
         ("skip_git_repo_check", True, ["--skip-git-repo-check"], ["--skip-git-repo-check"]),
         ("ignore_user_config", True, ["--ignore-user-config"], ["--ignore-user-config"]),
-        ("profile", "work", ["--profile=work"], []),
         (
             "config_overrides",
             {"a.b": "x", "c": [1, True, 0.5]},
@@ -103,6 +102,17 @@ async def test_every_option_is_kept_when_the_thread_is_resumed(
 
     assert first == ["exec", *fresh, "--json", "-"]
     assert second == ["exec", "resume", *resumed, "--json", "--", "t-1", "-"]
+
+
+async def test_the_profile_is_given_before_the_subcommand_that_does_not_know_it(
+    stub: StubCli,
+) -> None:
+    """It was gone from the second turn on, and the model with it."""
+    await turns(stub, started(stub, profile="work"), 2)
+    first, second = (run.argv for run in stub.runs)
+
+    assert first == ["exec", "--profile=work", "--json", "-"]
+    assert second == ["exec", "--profile=work", "resume", "--json", "--", "t-1", "-"]
 
 
 async def test_safety_overrides_come_after_the_users_own(stub: StubCli) -> None:

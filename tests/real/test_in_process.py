@@ -162,6 +162,18 @@ async def test_a_session_that_is_not_there_is_a_lost_conversation(
         assert failure(done).kind == "conversation_lost"
 
 
+async def test_codex_keeps_its_profile_on_every_turn(home: Path) -> None:
+    """The subcommand that resumes does not know the flag."""
+    async with talking(codex, home, profile="other") as talk:
+        (home / "config" / "other.config.toml").write_text('model = "another"\n')
+        models = []
+        for prompt in ("one", "two"):
+            succeeded(await talk.say(prompt))
+            models.append(talk.provider.requests[-1].body["model"])
+
+    assert models == ["another", "another"]
+
+
 async def test_claude_shows_text_as_it_comes_and_tools_whole(home: Path) -> None:
     """Streamed text is not repeated by the finished message."""
     tool = ("Bash", {"command": "printf real-tool", "description": "run it"})
