@@ -149,6 +149,8 @@ async def test_the_prompt_is_on_standard_input(stub: StubCli, prompt: str) -> No
     [
         ({"sandbx": "read_only"}, "unknown_option", "sandbx"),
         ({"sandbox": "none"}, "invalid_option", "sandbox"),
+        ({"approval_policy": "untrusted"}, "invalid_option", "approval_policy"),
+        ({"images": ["/a,b.png"]}, "invalid_option", "images"),
         ({"config_overrides": {"a b": 1}}, "invalid_option", "config_overrides"),
         ({"config_overrides": {"a": {}}}, "invalid_option", "config_overrides"),
         ({"cd": "/tmp"}, "unsupported_option", "cd"),
