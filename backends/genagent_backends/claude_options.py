@@ -86,6 +86,8 @@ MAX_OUTPUT_TOKENS: Option[int | None] = Option(
     "max_output_tokens", whole(1), None, aliases=("max_tokens",)
 )
 MAX_RETRIES: Option[int | None] = Option("max_retries", whole(0), None)
+#: None is every tool, and an empty list no tool at all.
+TOOLS: Option[tuple[str, ...] | None] = Option("tools", texts, None)
 SYSTEM_PROMPT = _text_option("system_prompt")
 SYSTEM_PROMPT_FILE = _text_option("system_prompt_file", file_path)
 APPEND_PROMPT = _text_option("append_system_prompt")
@@ -107,7 +109,7 @@ FLAGS: tuple[Option[Any], ...] = (
     Option("max_thinking_tokens", whole(0), None),
     _text_option("effort", choice("low", "medium", "high", "xhigh", "max")),
     Option("json_schema", json_mapping, None),
-    _list_option("tools"),
+    TOOLS,
     _list_option("allowed_tools"),
     _list_option("disallowed_tools"),
     Option("mcp_config", file_paths, ()),
@@ -222,6 +224,8 @@ def _variables(chosen: Chosen) -> dict[str, str]:
 
 def _flags(chosen: Chosen) -> tuple[str, ...]:
     flags = [part for option in FLAGS for part in _flag(option.name, option.of(chosen))]
+    if TOOLS.of(chosen) == ():
+        flags.append("--tools=")
     if (mode := PERMISSION_MODE.of(chosen)) is not None:
         flags.append(f"--permission-mode={PERMISSION_MODES[mode]}")
     if (sources := SETTING_SOURCES.of(chosen)) is not None:

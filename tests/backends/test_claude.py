@@ -88,6 +88,7 @@ async def two_turns(stub: StubCli, **options: object) -> tuple[list[str], list[s
         ("effort", "high", ["--effort=high"]),
         ("json_schema", {"type": "object"}, ['--json-schema={"type": "object"}']),
         ("tools", ["Bash", "Read"], ["--tools=Bash", "--tools=Read"]),
+        ("tools", [], ["--tools="]),
         ("allowed_tools", ["Bash(git *)"], ["--allowedTools=Bash(git *)"]),
         ("disallowed_tools", "Bash", ["--disallowedTools=Bash"]),
         ("mcp_config", ["/m.json"], ["--mcp-config=/m.json"]),

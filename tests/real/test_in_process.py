@@ -197,6 +197,19 @@ async def test_claude_shows_text_as_it_comes_and_tools_whole(home: Path) -> None
     assert done.text == "It ran."
 
 
+@pytest.mark.parametrize(("tools", "offered"), [([], []), (["Read"], ["Read"])])
+async def test_claude_offers_the_tools_that_were_named(
+    tools: list[str], offered: list[str], home: Path
+) -> None:
+    """An empty list is none at all, on every turn."""
+    async with talking(claude, home, tools=tools) as talk:
+        for prompt in ("one", "two"):
+            succeeded(await talk.say(prompt))
+            given: Any = talk.provider.requests[-1].body.get("tools") or []
+            names = [tool["name"] for tool in given]
+            assert [name for name in names if name != "DeferredToolPlaceholder"] == offered
+
+
 @pytest.mark.parametrize("program", [claude, duplex])
 @pytest.mark.parametrize("partial", [True, False])
 async def test_claude_says_the_whole_of_an_answer_that_was_cut_off(
