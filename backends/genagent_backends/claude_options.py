@@ -256,4 +256,4 @@ def _flag(name: str, value: object) -> tuple[str, ...]:
         case tuple():
             return tuple(f"{spelt}={item}" for item in value)
         case _:
-            return (f"{spelt}={value:g}" if isinstance(value, float) else f"{spelt}={value}",)
+            return (f"{spelt}={value}",)

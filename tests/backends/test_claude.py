@@ -83,6 +83,8 @@ async def two_turns(stub: StubCli, **options: object) -> tuple[list[str], list[s
         ("append_system_prompt", "and kind", ["--append-system-prompt=and kind"]),
         ("max_turns", 3, ["--max-turns=3"]),
         ("max_budget_usd", 0.5, ["--max-budget-usd=0.5"]),
+        ("max_budget_usd", 1234567.5, ["--max-budget-usd=1234567.5"]),
+        ("max_budget_usd", 3, ["--max-budget-usd=3.0"]),
         ("max_thinking_tokens", 0, ["--max-thinking-tokens=0"]),
         ("permission_mode", "accept_edits", ["--permission-mode=acceptEdits"]),
         ("effort", "high", ["--effort=high"]),
