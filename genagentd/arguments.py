@@ -143,8 +143,17 @@ def timeout(value: object) -> int | None:
     Raises:
         UsageError: it is something else.
     """
-    if value is None:
-        return None
+    return None if value is None else milliseconds(value, "timeout_ms", ", or None,")
+
+
+def milliseconds(value: object, what: str, more: str = "") -> int:
+    """Return *value* if it is that: a whole number that is not negative.
+
+    Raises:
+        UsageError: it is something else, nor is it *more*.
+    """
     if type(value) is not int or value < 0:
-        raise UsageError(f"timeout_ms: milliseconds that are not negative, or None, not {value!r}")
+        raise UsageError(
+            f"{what}: milliseconds that are not negative{more} are wanted, not {value!r}"
+        )
     return min(value, MAX_TIMEOUT_MS)

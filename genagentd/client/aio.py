@@ -60,15 +60,17 @@ class AsyncClient:
 
     async def connect(self, timeout_ms: int = CONNECT_TIMEOUT_MS) -> AsyncClient:
         """As `Client.connect`."""
+        limit = arguments.milliseconds(timeout_ms, "timeout_ms")
         if self._shell is not None:
             raise UsageError("this client was connected before; make a new one")
-        self._shell = await LoopedShell.open(socket_in(self._run_dir), timeout_ms)
+        self._shell = await LoopedShell.open(socket_in(self._run_dir), limit)
         return self
 
     async def close(self, linger_ms: int = LINGER_MS) -> None:
         """As `Client.close`."""
+        limit = arguments.milliseconds(linger_ms, "linger_ms")
         if self._shell is not None:
-            await self._shell.close(linger_ms)
+            await self._shell.close(limit)
 
     async def __aenter__(self) -> AsyncClient:
         return self if self._shell is not None else await self.connect()

@@ -67,11 +67,12 @@ class Client:
         Raises:
             NotReachable: no daemon answers there in time.
             VersionMismatch: client and daemon share no version of the protocol.
-            UsageError: it is connected already.
+            UsageError: it is connected already, or the limit is none.
         """
+        limit = arguments.milliseconds(timeout_ms, "timeout_ms")
         if self._shell is not None:
             raise UsageError("this client was connected before; make a new one")
-        self._shell = BlockingShell(socket_in(self._run_dir), timeout_ms)
+        self._shell = BlockingShell(socket_in(self._run_dir), limit)
         return self
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
@@ -79,8 +80,9 @@ class Client:
 
         Its mailboxes, monitors and groups end with it.
         """
+        limit = arguments.milliseconds(linger_ms, "linger_ms")
         if self._shell is not None:
-            self._shell.close(linger_ms)
+            self._shell.close(limit)
 
     def __enter__(self) -> Client:
         return self if self._shell is not None else self.connect()

@@ -9,6 +9,7 @@ import pytest
 from genagent_protocol.errors import UsageError
 from genagent_protocol.refs import MonitorRef
 from genagentd import arguments
+from genagentd.client.client import Client
 from support.peer import OWN, PLACE, a_ref, handle
 
 
@@ -72,6 +73,15 @@ def test_a_time_limit_is_milliseconds(given: Any) -> None:
     """Seconds given by mistake as a float are told, not rounded."""
     with pytest.raises(UsageError, match="timeout_ms"):
         arguments.timeout(given)
+
+
+@pytest.mark.parametrize("given", [-1, 1.5, True, "5", None])
+def test_connecting_and_closing_take_a_limit_too(given: Any) -> None:
+    """A connection has always one; nothing is connected before it is checked."""
+    with pytest.raises(UsageError, match="timeout_ms"):
+        Client("/no/such/place").connect(given)
+    with pytest.raises(UsageError, match="linger_ms"):
+        Client("/no/such/place").close(given)
 
 
 def test_no_time_limit_and_none_at_all_are_two_things() -> None:
