@@ -43,6 +43,7 @@ class Stat(NamedTuple):
     pid: int
     state: str
     parent: int
+    session: int
     started_ticks: int
 
 
@@ -102,7 +103,7 @@ def stat(pid: int) -> Stat | None:
         return None
     # The command stands in parentheses and may contain anything, parentheses too.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[19]))
+    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def started_ticks(pid: int) -> int:

@@ -40,6 +40,7 @@ from genagentd.agent.peers import Peers
 from genagentd.agent.processes import Processes
 from genagentd.agent.sessions import Sessions
 from genagentd.agent.shell import Shell
+from genagentd.agent.sweep import reap_adopted
 from genagentd.channels import end_context, hold_few
 
 #: How long what was said last has to leave.
@@ -65,6 +66,8 @@ def main(socket_path: str, pipe_fd: int) -> int:
     loop.set_exception_handler(_complain)
     asyncio.set_event_loop(loop)
     life = Life(socket_path, os.getppid())
+    # Whoever ends below us may be one that we adopted; the agent's own are its own business.
+    loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
     try:
         return _driven(loop, life.live(pipe_fd))
     except BaseException as error:  # noqa: BLE001  # a bug of ours, whatever it is that came through

@@ -37,6 +37,30 @@ def childless() -> bool:
     return False
 
 
+def reap_adopted() -> None:
+    """Reap what is dead below us and was for certain not started by this process.
+
+    A process is born into its parent's session and can only leave it for one of its own;
+    a child in anybody else's session was somebody else's child first. This does not find
+    an adopted process in our session or in one of its own: it looks like a child of the
+    agent's code, whose status is that code's to collect.
+    """
+    if not _something_dead():
+        return
+    ours = os.getsid(0)
+    for pid in kernel.children(os.getpid()):
+        found = kernel.stat(pid)
+        if found is not None and found.state == "Z" and found.session not in (ours, pid):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _something_dead() -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return False
+
+
 def below() -> frozenset[Identity]:
     """Return every descendant there is now, zombies too."""
     if childless():

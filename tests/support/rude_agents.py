@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -86,3 +87,25 @@ class BreaksStreams(Quiet):
         STREAMS[str(event)]()
         asyncio.get_running_loop().call_soon(lambda: 1 / 0)
         raise LookupError("no such thing")
+
+
+class Reaps(Quiet):
+    """Starts programs: some end at once and are waited for late, one leaves an orphan behind."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        end = ["sh", "-c", "exit 7"]
+        self.own = [subprocess.Popen(end), subprocess.Popen(end, start_new_session=True)]
+        # The shell leads a session, and is gone before what it leaves in it.
+        leaves = ["sh", "-c", "sleep 0.1 >&2 & echo $!"]
+        said = subprocess.run(leaves, start_new_session=True, check=True, stdout=subprocess.PIPE)
+        self.orphan = int(said.stdout)
+        return Started(options, None)
+
+    def show_state(self, state: None) -> list[int]:
+        return [self.orphan, *(program.pid for program in self.own)]
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        codes = [program.wait() for program in self.own]
+        assert codes == [7, 7], codes
+        print("codes", codes, flush=True)
+        return NoReply(state)
