@@ -1,7 +1,8 @@
 """What the Responses API answers: a fold from its stream, or its whole answer, to events.
 
-It never raises, whatever arrives. The stream's last event carries the whole
-response, which alone says how it was; what was streamed before is only shown.
+It never raises, whatever arrives. The stream's last event carries the response, which
+alone says how it was. Some servers leave out of it what they streamed before; that is
+put in again.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class OpenAIFold:
         self.known: Mapping[str, Plain] = {"session_id": session_id}
         self._established = established
         self._lose = lose
+        self._pieces: list[str] = []
+        self._items: list[FrozenDict] = []
         self._response: FrozenDict | None = None
         self._error: FrozenDict | None = None
 
@@ -38,7 +41,11 @@ class OpenAIFold:
         kind = said.get("type")
         if kind == "response.output_text.delta":
             if piece := text_at(said, "delta"):
+                self._pieces.append(piece)
                 yield event("text", {"text": piece})
+        elif kind == "response.output_item.done":
+            item = at(said, "item")
+            self._items += [item] if isinstance(item, FrozenDict) else []
         elif kind in LAST_EVENTS:
             response = at(said, "response")
             self._response = response if isinstance(response, FrozenDict) else FrozenDict()
@@ -56,11 +63,22 @@ class OpenAIFold:
     def ending(self) -> Iterator[Event]:
         """Yield how the stream ended."""
         if self._response is not None:
-            yield from self._judged(self._response)
+            yield from self._judged(self._completed(self._response))
         elif self._error is not None:
             inner = at(self._error, "error")
             error = inner if isinstance(inner, FrozenDict) else self._error
             yield error_event(self._lost_or(_error_in(error, self._error)), self.known)
+
+    def _completed(self, response: FrozenDict) -> FrozenDict:
+        """Return *response* with the output that was streamed, where it has none."""
+        given = items_at(response, "output")
+        output = given or tuple(self._items)
+        streamed = "".join(self._pieces)
+        if streamed and not _text(FrozenDict({"output": output})):
+            part = FrozenDict({"type": "output_text", "text": streamed, "annotations": ()})
+            said: dict[str, Plain] = {"type": "message", "role": "assistant", "content": (part,)}
+            output = (*output, FrozenDict(said))
+        return response if output == given else FrozenDict({**response, "output": output})
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""

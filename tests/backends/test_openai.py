@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -92,6 +93,52 @@ async def test_an_unstored_conversation_is_sent_again_with_what_was_thought() ->
         "user",
     ]
     assert again[1]["encrypted_content"] == "enc"
+
+
+def _part(text: str) -> dict[str, object]:
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+ANSWER = {"type": "message", "role": "assistant", "content": [_part("Hello there")]}
+REASONING = {"type": "reasoning", "encrypted_content": "enc"}
+
+
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize(
+    ("done_items", "output"),
+    [([], []), ([REASONING, ANSWER], []), ([REASONING, ANSWER], [REASONING]), ([ANSWER], [ANSWER])],
+    ids=["deltas-alone", "items-too", "half-an-output", "all"],
+)
+async def test_what_was_streamed_is_the_answer_where_the_last_event_has_none(
+    store: bool, done_items: list[object], output: list[object]
+) -> None:
+    """Servers differ; the text was said, and the conversation goes on from it."""
+    response = {"id": "resp_1", "status": "completed", "model": "m", "output": output}
+    answer = stream_of(
+        {"type": "response.output_text.delta", "delta": "Hello "},
+        {"type": "response.output_text.delta", "delta": "there"},
+        *({"type": "response.output_item.done", "item": item} for item in done_items),
+        {"type": "response.completed", "response": response},
+    )
+    done, requests = await asked(answer, Says(), prompts=("one", "two"), store=store)
+
+    assert done[0].text == "Hello there"
+    assert previous(requests) == [None, "resp_1" if store else None]
+    told = json.dumps(requests[1].body["input"])
+    assert ("Hello there" in told) != store
+    assert ("enc" in told) == (not store and REASONING in (output or done_items))
+
+
+async def test_a_refusal_that_was_streamed_is_one_without_an_output_too() -> None:
+    """It must not pass for an empty answer."""
+    item = {"type": "message", "content": [{"type": "refusal", "refusal": "I will not"}]}
+    answer = stream_of(
+        {"type": "response.output_item.done", "item": item},
+        {"type": "response.completed", "response": {"status": "completed", "output": []}},
+    )
+    [done], _ = await asked(answer)
+
+    assert failure(done).kind == "refusal"
 
 
 async def test_the_chain_continues_from_the_last_answer_only() -> None:
@@ -264,3 +311,25 @@ def test_any_answer_becomes_events_and_never_an_exception(
 
     assert not fold.finished() or events[-1].terminal
     assert other[-1].terminal
+
+
+@given(
+    pieces=st.lists(st.text(min_size=1, max_size=3), max_size=3),
+    items=st.lists(VALUES, max_size=2),
+    output=VALUES | st.lists(st.just(freeze(ANSWER)), max_size=1).map(tuple),
+)
+def test_text_that_was_streamed_never_vanishes_from_a_result(
+    pieces: list[str], items: list[Plain], output: Plain
+) -> None:
+    """Whatever the last event has in its place."""
+    fold = OpenAIFold("s", established=False, lose=lambda: None)
+    for piece in pieces:
+        list(fold.said(FrozenDict({"type": "response.output_text.delta", "delta": piece})))
+    for item in items:
+        list(fold.said(FrozenDict({"type": "response.output_item.done", "item": item})))
+    response = FrozenDict({"status": "completed", "output": output})
+    list(fold.said(FrozenDict({"type": "response.completed", "response": response})))
+    *_, last = fold.ending()
+
+    if last.kind == "result":
+        assert last.data["text"] or not pieces
