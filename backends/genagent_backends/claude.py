@@ -19,6 +19,7 @@ from genagent_backends.joining import joined
 from genagent_backends.program_options import refused_session_id
 from genagent_backends.program_versions import VersionNote
 from genagent_backends.programs import CLAUDE
+from genagent_backends.redaction import redacting
 from genagent_backends.subprocesses import Command, not_started, run
 from genagent_protocol.plain import FrozenDict
 
@@ -72,7 +73,8 @@ class ClaudeBackend:
             events = session.duplex.turn(turn, command, settings.setting.clocks)
         else:
             events = run(turn, command, ClaudeLines(), settings.setting.clocks)
-        return Streaming(self._version.beside(turn, command, joined(events)), session)
+        events = redacting(joined(events), settings.setting.environment.secrets(env))
+        return Streaming(self._version.beside(turn, command, events), session)
 
     def update_session(self, session: ClaudeSession, data: FrozenDict) -> ClaudeSession:
         """Keep the session id of the turn that succeeded."""

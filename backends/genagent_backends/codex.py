@@ -17,6 +17,7 @@ from genagent_backends.failures import error_event
 from genagent_backends.program_options import refused_session_id
 from genagent_backends.program_versions import VersionNote
 from genagent_backends.programs import CODEX
+from genagent_backends.redaction import redacting
 from genagent_backends.subprocesses import Command, not_started, run
 from genagent_protocol.plain import FrozenDict
 
@@ -76,6 +77,7 @@ class CodexBackend:
             asked=session.thread_id,
         )
         events = run(turn, command, lines, settings.setting.clocks)
+        events = redacting(events, settings.setting.environment.secrets(env))
         return Streaming(self._version.beside(turn, command, events), session)
 
     def update_session(self, session: CodexSession, data: FrozenDict) -> CodexSession:

@@ -16,6 +16,7 @@ from genagent_backends.endpoints import Endpoint
 from genagent_backends.failures import error_event, from_status
 from genagent_backends.foreign import json_value, text_at
 from genagent_backends.joining import joined
+from genagent_backends.redaction import redacting, secrets_in
 from genagent_backends.sse import SseEvent, SseReader, SseTooLong
 from genagent_backends.transport import (
     USER_AGENT,
@@ -91,7 +92,7 @@ def request(
         "user-agent": USER_AGENT,
     }
     merged = {**endpoint.request_fields, **body}
-    return Request(endpoint.base_url + path, headers, json.dumps(merged).encode())
+    return Request(endpoint.base_url + path, headers, json.dumps(merged).encode(), key)
 
 
 def bearer(key: str) -> Mapping[str, str]:
@@ -106,7 +107,8 @@ def converse(
 
     Cancelling or closing them closes the connection.
     """
-    return joined(_turn(connections, endpoint, sent, fold))
+    secrets = secrets_in(sent.headers) | {sent.key or ""}
+    return redacting(joined(_turn(connections, endpoint, sent, fold)), secrets)
 
 
 async def _turn(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from genagent_backends.base import Failed
+from genagent_backends.redaction import secrets_in
 from genagent_protocol.plain import FrozenDict
 
 
@@ -100,6 +101,10 @@ class Environment:
         for name, path in self.files.items():
             built[name] = _secret_in(path)
         return built
+
+    def secrets(self, built: Mapping[str, str]) -> frozenset[str]:
+        """Return the values in an environment that was *built* which nobody should be shown."""
+        return secrets_in(built, self.files)
 
 
 def _secret_in(path: str) -> str:

@@ -35,6 +35,8 @@ class Request:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    #: The key that is in the headers.
+    key: str | None = field(default=None, repr=False)
 
 
 class TransportProblem(Exception):

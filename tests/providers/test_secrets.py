@@ -2,7 +2,7 @@
 
 Canaries stand for a key, for what an option says, and for a prompt. While turns run and
 after they have failed, nothing of them is in a command line, a log, a list, a snapshot or
-a record for metrics; a key is not in an event or a status either. Documented: a plain
+a record for metrics; a key is not in an event, a failure or a status either. Documented: a plain
 agent's status shows its transcript, `prompt.*` records carry what was said, and whoever
 sent a prompt gets what the provider said about it.
 """
@@ -141,11 +141,13 @@ def test_E094_F039_a_program_gets_its_secrets_and_nobody_else_sees_them(
     client.interrupt("a")
     interrupted = heard(client, ref)
     failed = turn(client, handle, PROMPT)
+    client_saw = client.status("a")
     looked.around()
     looked.back()
 
     assert interrupted.reason.code == "interrupted"
-    assert KEY in failed.failure.message
+    assert failed.failure.message.startswith("bad key (a key) for")
+    assert KEY not in repr(failed.messages) + repr(client_saw)
     first = stub.runs[0]
     assert first.stdin == PROMPT
     assert {"IN_AN_OPTION", "IN_A_FILE", "OF_THE_AGENT"} <= set(first.env)
@@ -181,17 +183,17 @@ def test_E094_F039_a_provider_gets_the_key_and_nobody_else_sees_it(
         interrupted = heard(client, ref)
         provider.answers(Says(), echoed, Sends(then="reset", unfinished=True))
         succeeded = turn(client, handle, PROMPT)
-        looked.seen["status"] = repr(client.status("a")).replace(PROMPT, "as documented")
         refused = turn(client, handle, PROMPT)
+        looked.seen["status"] = repr(client.status("a")).replace(PROMPT, "as documented")
         broken = turn(client, handle, PROMPT)
         looked.around()
         looked.back()
 
     assert KEY in repr(sent.headers)
     assert OPTION in repr(sent.body)
-    assert KEY in refused.failure.message
+    assert refused.failure.message.startswith("(a key) may not ask")
     assert looked.hits(KEY, OPTION, PROMPT) == []
-    for done in (interrupted, succeeded, broken):
+    for done in (interrupted, succeeded, refused, broken):
         assert KEY not in repr(done.messages)
         assert OPTION not in repr(done.messages)
 
