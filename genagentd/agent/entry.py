@@ -69,12 +69,23 @@ def main(socket_path: str, pipe_fd: int) -> int:
     # Whoever ends below us may be one that we adopted; the agent's own are its own business.
     loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
     try:
-        return _driven(loop, life.live(pipe_fd))
+        status = _driven(loop, life.live(pipe_fd))
+        end_context()
     except BaseException as error:  # noqa: BLE001  # a bug of ours, whatever it is that came through
-        log.broke(error)
-        life.close()
+        _give_up(life, error)
         return BROKEN
-    finally:
+    return status
+
+
+def _give_up(life: Life, error: BaseException) -> None:
+    """Say what broke and let go of everything, as far as that goes and not for long."""
+    # Whatever broke us may break this as well, and no wait of ours may outlast it.
+    with contextlib.suppress(BaseException):
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(ORPHANED_S)
+        log.broke(error)
+    with contextlib.suppress(BaseException):
+        life.close()
         end_context()
 
 

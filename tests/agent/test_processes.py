@@ -20,6 +20,7 @@ from genagentd import kernel
 from genagentd.agent.child import STDERR_TAIL_BYTES, ChildProcess
 from genagentd.agent.processes import Processes
 from genagentd.agent.sweep import Sweep, below, childless
+from genagentd.agent.turn_loop import TurnLoop
 from genagentd.channels import end_context
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 
@@ -364,6 +365,36 @@ class Ending:
             await process.wait()
         finally:
             await process.end()
+
+
+async def test_a_turn_ends_even_if_its_clean_up_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by code that cancels every task there is: a turn that never ends lets no other begin."""
+
+    async def cancelled(_self: Sweep) -> int:
+        raise asyncio.CancelledError
+
+    async with living(options=script([{"spawn": "child"}, RESULT], [RESULT])) as agent:
+        with monkeypatch.context() as patched:
+            patched.setattr(Sweep, "end", cancelled)
+            assert await agent.answered("go") == "done"
+        assert await agent.answered("go on") == "done"
+
+
+async def test_a_turn_ends_even_if_the_end_of_its_tasks_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its report is the last thing that its code does, whatever comes before."""
+
+    async def failing(_self: TurnLoop) -> None:
+        raise asyncio.CancelledError
+
+    async with living(options=script([RESULT], [RESULT])) as agent:
+        with monkeypatch.context() as patched:
+            patched.setattr(TurnLoop, "end_strays", failing)
+            assert await agent.answered("go") == "done"
+        assert await agent.answered("go on") == "done"
 
 
 async def test_a_turn_ends_even_if_what_it_began_cannot_be_looked_at(

@@ -16,10 +16,11 @@ from genagent_protocol.envelopes import Call, CallerDown, Reply, UiDetach, UiMes
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.refs import Incarnation, MailboxAddress
 from genagent_protocol.requests import AttachUi
+from genagentd.agent.functions import function
 from genagentd.agent.session import MAX_RUNNING
 from genagentd.agent.sessions import MAX_SESSIONS
 from support.agent_life import BOOT, CLIENT, Conversation, living
-from support.desk import CATALOG
+from support.desk import CATALOG, Clerk
 
 OTHER = MailboxAddress(BOOT, 4)
 CLERK = "support.desk:Clerk"
@@ -188,6 +189,47 @@ async def test_a_function_that_is_awaited_keeps_nobody_waiting() -> None:
 
         assert (await heard(agent))["agentFunctionResponse"]["functionCallId"] == "c-2"
         assert await shown(agent) == ([], 0)
+        assert (await agent.stop()).reason.text == "shutdown"
+
+
+class _Unreadable(dict[str, Any]):
+    def __init__(self, raises: type[BaseException]) -> None:
+        super().__init__(a=1)
+        self._raises = raises
+
+    def items(self) -> Any:
+        raise self._raises
+
+    __iter__ = keys = items
+
+
+def _failing(how: str, raises: type[BaseException]) -> Any:
+    def at_once(_self: object, _arguments: object, _state: object) -> object:
+        raise raises
+
+    async def later(_self: object, _arguments: object, _state: object) -> object:
+        await asyncio.sleep(0)
+        raise raises
+
+    def in_its_value(_self: object, _arguments: object, _state: object) -> object:
+        return _Unreadable(raises)
+
+    return {"at once": at_once, "later": later, "in its value": in_its_value}[how]
+
+
+@pytest.mark.parametrize("how", ["at once", "later", "in its value"])
+@pytest.mark.parametrize("raises", [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_a_function_that_raises_no_exception_is_answered_too(
+    monkeypatch: pytest.MonkeyPatch, how: str, raises: type[BaseException]
+) -> None:
+    """Nobody sits at an agent's keyboard; what its code raises is a failure of that code."""
+    monkeypatch.setattr(Clerk, "breaks", function(_failing(how, raises)))
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        says(agent, called("breaks"))
+
+        answered = (await heard(agent))["agentFunctionResponse"]
+        assert answered["error"]["code"] == "EXECUTION_ERROR"
         assert (await agent.stop()).reason.text == "shutdown"
 
 

@@ -80,6 +80,18 @@ def test_when_what_drives_an_agent_ends_the_process_ends(
         assert f"agent.broke error={name}" in written(daemon, name)
 
 
+def test_an_agent_that_can_do_nothing_any_more_ends_all_the_same(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """What broke it may break its last steps too; each of them is one that can be left out."""
+    handle = begun(client, "a", "BreaksPython")
+
+    client.notify("a", None)
+
+    assert fleet.down(client, handle).reason.text == "exit:1"
+    assert "agent.broke error=TypeError" in written(daemon, "a")
+
+
 def test_an_agent_without_its_standard_streams_goes_on_and_ends_in_order(
     daemon: PrivateDaemon, client: Client
 ) -> None:

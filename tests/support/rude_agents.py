@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import os
 import subprocess
 import sys
@@ -58,6 +59,14 @@ class BreaksUs(RaisesWhenShown):
 
         Callbacks.shown = shown  # type: ignore[assignment, method-assign]  # that is the fault
         return super().init_agent(options)
+
+
+class BreaksPython(Quiet):
+    """Takes away from everybody what nobody can do without."""
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        builtins.len = None  # type: ignore[assignment]  # that is the fault
+        return NoReply(state)
 
 
 def _close(descriptor: int) -> None:
