@@ -21,6 +21,7 @@ from genagent_protocol.events import Completed, Event, Outcome
 from genagent_protocol.plain import MAX_DEPTH, FrozenDict, deeper_than, encoded_size, freeze
 from genagent_protocol.reasons import EventCaptureOverflow, Reason
 from genagent_protocol.turns.capture import Capture
+from genagentd.agent import log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import overrides, plain, settled
 from genagentd.agent.sessions import called_plainly
@@ -85,7 +86,15 @@ async def perform(work: Work) -> Ended:
     if watched:
         try:
             state = work.agent.copy_state(work.state)
-        except Exception:  # noqa: BLE001  # the user's own objects may refuse in any way
+        except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
+            module = type(work.agent).__module__
+            log.raised(
+                "callback.failed",
+                error,
+                agent=work.offer.agent,
+                module=module,
+                callback="copy_state",
+            )
             return _not_begun(work, events.Failed(Reason("state_not_copyable")))
     answer = await settled(work.backend.prompt(work.session, work.prompt, work.offer))
     if isinstance(answer, Failed):

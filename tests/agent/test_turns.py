@@ -20,6 +20,7 @@ from genagent_protocol.reasons import (
     TaskCrashed,
 )
 from support.agent_life import Conversation, living, living_process
+from support.recorders import Recorder, Trace
 
 RESULT = {"kind": "result", "text": "done"}
 TEXT = {"kind": "text", "text": "hi"}
@@ -164,6 +165,27 @@ async def test_a_state_that_can_no_longer_be_copied_fails_the_turn() -> None:
     async with living("support.recorders:Spoiled", options=script([RESULT], [RESULT])) as agent:
         assert await agent.answered("one") == "done"
         assert await agent.failed("two") == "state_not_copyable"
+
+
+@pytest.mark.parametrize("raises", [ValueError, SystemExit, KeyboardInterrupt])
+async def test_a_copy_that_raises_fails_the_turn_and_is_logged_with_its_place(
+    raises: type[BaseException],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whatever it is, it is the same failure; and who wrote it wants to know where."""
+
+    def copy_state(_self: Recorder, state: Trace) -> Trace:
+        raise raises("a secret")
+
+    async with living(RECORDER, options=recorder([RESULT])) as agent:
+        monkeypatch.setattr(Recorder, "copy_state", copy_state)
+        assert await agent.failed("go") == "state_not_copyable"
+
+    said = capsys.readouterr().err
+    assert f"callback=copy_state error={raises.__name__}\n" in said
+    assert "test_turns.py:" in said
+    assert "secret" not in said
 
 
 async def test_a_prompt_the_backend_declines_fails_with_its_reason() -> None:
