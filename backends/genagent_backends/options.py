@@ -221,12 +221,18 @@ def mapping(value: Plain) -> FrozenDict:
     return value
 
 
+def variables(value: Plain) -> FrozenDict:
+    """Accept a mapping whose names environment variables can have."""
+    for name in mapping(value):
+        if not name or "=" in name or "\0" in name:
+            raise BadValue("has a name that no environment variable can have")
+    return mapping(value)
+
+
 def environment(value: Plain) -> Mapping[str, str | None]:
     """Accept a mapping from names to texts; false or null unsets a variable."""
     changes: dict[str, str | None] = {}
-    for name, item in mapping(value).items():
-        if not name or "=" in name or "\0" in name:
-            raise BadValue("has a name that no environment variable can have")
+    for name, item in variables(value).items():
         if item is not None and item is not False and not isinstance(item, str):
             raise BadValue(f"must give {name} text, or false to unset it")
         if isinstance(item, str) and "\0" in item:

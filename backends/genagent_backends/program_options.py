@@ -22,6 +22,7 @@ from genagent_backends.options import (
     mapping,
     refuse,
     text,
+    variables,
 )
 from genagent_backends.programs import Environment, Program, find_program
 from genagent_backends.subprocesses import Clocks
@@ -65,7 +66,7 @@ def json_mapping(value: Plain) -> str:
 
 def secret_files(value: Plain) -> Mapping[str, str]:
     """Accept a mapping from names of environment variables to paths of files."""
-    return {name: file_path(path) for name, path in mapping(value).items()}
+    return {name: file_path(path) for name, path in variables(value).items()}
 
 
 BINARY: Option[str | None] = Option("binary", text, None)
