@@ -13,20 +13,25 @@ from dataclasses import dataclass, field, replace
 
 from genagent_backends.base import Failed, Streaming, Turn
 from genagent_backends.chat_completions import ChatFold
-from genagent_backends.endpoints import Endpoint, read_endpoint, request_fields
+from genagent_backends.endpoints import (
+    MAX_OUTPUT_TOKENS,
+    Endpoint,
+    read_endpoint,
+    request_fields,
+    set_twice,
+)
 from genagent_backends.history import History
 from genagent_backends.http_turns import bearer, converse, request
-from genagent_backends.options import Option, choice, flag
+from genagent_backends.options import Chosen, Option, choice, flag
 from genagent_backends.transport import Connections
 from genagent_protocol.plain import FrozenDict
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_VARIABLE = "OPENAI_API_KEY"
 
+TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
 #: Newer servers of the provider that invented the API want the longer name.
-TOKENS_FIELD: Option[str] = Option(
-    "max_tokens_field", choice("max_tokens", "max_completion_tokens"), "max_tokens"
-)
+TOKENS_FIELD: Option[str] = Option("max_tokens_field", choice(*TOKENS_FIELDS), "max_tokens")
 STREAM_USAGE: Option[bool] = Option("stream_usage", flag, True)
 FIELDS: Option[FrozenDict] = Option(
     "request_fields",
@@ -65,7 +70,12 @@ class ChatBackend:
     def start_session(self, options: FrozenDict) -> ChatSession | Failed:
         """Check every option, then that there is a key if one is needed; nothing is sent yet."""
         read = read_endpoint(
-            (TOKENS_FIELD, STREAM_USAGE), FIELDS, options, key_variable=KEY_VARIABLE, url=BASE_URL
+            (TOKENS_FIELD, STREAM_USAGE),
+            FIELDS,
+            options,
+            key_variable=KEY_VARIABLE,
+            url=BASE_URL,
+            check=_contradiction,
         )
         if isinstance(read, Failed):
             return read
@@ -100,6 +110,13 @@ class ChatBackend:
 
     def terminate_session(self, _session: ChatSession) -> None:
         """Do nothing: no connection outlives its turn."""
+
+
+def _contradiction(chosen: Chosen) -> Failed | None:
+    if MAX_OUTPUT_TOKENS.of(chosen) is None:
+        return None
+    # Also by the other name: two limits that differ are a mistake.
+    return set_twice(FIELDS.of(chosen), dict.fromkeys(TOKENS_FIELDS, MAX_OUTPUT_TOKENS))
 
 
 def _body(session: ChatSession, prompt: str) -> Mapping[str, object]:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 from genagent_backends.base import Failed
@@ -123,6 +124,15 @@ def request_fields(*reserved: str) -> Callable[[Plain], FrozenDict]:
     return check
 
 
+def set_twice(fields: FrozenDict, options: Mapping[str, Option[Any]]) -> Failed | None:
+    """Return the refusal of one of *fields* that an option sets, too; *options* are by field."""
+    for name, option in options.items():
+        if name in fields:
+            said = f"option request_fields sets {name}, which option {option.name} sets, too"
+            return refuse("conflicting_options", "request_fields", said)
+    return None
+
+
 def _variable_name(value: Plain) -> str:
     name = text(value)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -223,11 +233,13 @@ def read_endpoint(
     *,
     key_variable: str,
     url: str,
+    check: Callable[[Chosen], Failed | None] = lambda _chosen: None,
 ) -> tuple[Endpoint, Chosen] | Failed:
     """Return the endpoint that *options* choose, or the first refusal.
 
-    *declared* are the provider's own options, *more_fields* its `request_fields`. The
-    key is looked for last: in *key_variable* unless an option names another place.
+    *declared* are the provider's own options, *more_fields* its `request_fields`, and
+    *check* refuses what does not go together. The key is looked for last: in
+    *key_variable* unless an option names another place.
     """
     chosen = read_options((*SHARED, *declared, more_fields), options)
     if isinstance(chosen, Failed):
@@ -241,6 +253,9 @@ def read_endpoint(
     model = MODEL.of(chosen)
     if model is None:
         return refuse("invalid_option", "model", "option model must be given")
+    refused = check(chosen)
+    if refused is not None:
+        return refused
     endpoint = Endpoint(
         BASE_URL.of(chosen) or url,
         KeySource(API_KEY_ENV.of(chosen) or key_variable, API_KEY_FILE.of(chosen)),

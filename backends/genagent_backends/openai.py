@@ -10,14 +10,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from genagent_backends.base import Failed, Streaming, Turn
-from genagent_backends.endpoints import Endpoint, read_endpoint, request_fields
+from genagent_backends.endpoints import (
+    MAX_HISTORY_TURNS,
+    Endpoint,
+    read_endpoint,
+    request_fields,
+    set_twice,
+)
 from genagent_backends.foreign import items_at
 from genagent_backends.history import History
 from genagent_backends.http_turns import bearer, converse, request
 from genagent_backends.openai_responses import OpenAIFold
-from genagent_backends.options import Option, choice, flag, refuse, text
+from genagent_backends.options import Chosen, Option, choice, flag, refuse, text
 from genagent_backends.transport import Connections
 from genagent_protocol.plain import FrozenDict
 
@@ -100,17 +107,16 @@ class OpenAIBackend:
     def start_session(self, options: FrozenDict) -> OpenAISession | Failed:
         """Check every option, then that there is a key; nothing is sent yet."""
         read = read_endpoint(
-            (STORE, TRUNCATION, EFFORT), FIELDS, options, key_variable=KEY_VARIABLE, url=BASE_URL
+            (STORE, TRUNCATION, EFFORT),
+            FIELDS,
+            options,
+            key_variable=KEY_VARIABLE,
+            url=BASE_URL,
+            check=_contradiction,
         )
         if isinstance(read, Failed):
             return read
         endpoint, chosen = read
-        if STORE.of(chosen) and endpoint.max_history_turns is not None:
-            return refuse(
-                "unsupported_option",
-                "max_history_turns",
-                "option max_history_turns needs store=false: the provider keeps the conversation",
-            )
         return OpenAISession(
             endpoint,
             STORE.of(chosen),
@@ -153,6 +159,21 @@ class OpenAIBackend:
 
     def terminate_session(self, _session: OpenAISession) -> None:
         """Do nothing: no connection outlives its turn."""
+
+
+def _contradiction(chosen: Chosen) -> Failed | None:
+    if STORE.of(chosen) and MAX_HISTORY_TURNS.of(chosen) is not None:
+        return refuse(
+            "unsupported_option",
+            "max_history_turns",
+            "option max_history_turns needs store=false: the provider keeps the conversation",
+        )
+    ours: dict[str, Option[Any]] = {}
+    if EFFORT.of(chosen) is not None:
+        ours["reasoning"] = EFFORT
+    if not STORE.of(chosen):
+        ours["include"] = STORE
+    return set_twice(FIELDS.of(chosen), ours)
 
 
 def _body(session: OpenAISession, prompt: str) -> Mapping[str, object]:

@@ -23,9 +23,10 @@ from genagent_backends.endpoints import (
 )
 from genagent_backends.openai import OpenAIBackend
 from genagent_backends.options import BadValue, Option
-from genagent_backends.rehearsal import settled
+from genagent_backends.rehearsal import rehearse, settled
 from genagent_backends.transport import Connections
 from genagent_protocol.plain import FrozenDict, freeze
+from support.fake_provider import FakeProvider, Says
 
 BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
 VARIABLES = {
@@ -180,6 +181,66 @@ async def test_options_are_judged_before_the_key_is_looked_for(
     monkeypatch.delenv(VARIABLES[backend], raising=False)
 
     assert code(await start(backend, modle="x")) == ("unknown_option", "modle")
+
+
+ANYWHERE: list[dict[str, object]] = [
+    {"modle": "x"},
+    {"model": None},
+    {"base_url": "http://example.com"},
+    {"headers": {"host": "x"}},
+    {"request_fields": {"model": "x"}},
+    {"receive_timeout_ms": -1},
+    {"tools": ["x"]},
+    {"api_key_env": "A", "api_key_file": "/b"},
+]
+BAD: list[tuple[type[Backend], dict[str, object]]] = [
+    *((backend, options) for backend in BACKENDS for options in ANYWHERE),
+    (OpenAIBackend, {"max_history_turns": 2}),
+    (OpenAIBackend, {"reasoning_effort": "low", "request_fields": {"reasoning": {}}}),
+    (OpenAIBackend, {"store": False, "request_fields": {"include": []}}),
+    (ChatBackend, {"max_output_tokens": 5, "request_fields": {"max_tokens": 6}}),
+    (ChatBackend, {"max_output_tokens": 5, "request_fields": {"max_completion_tokens": 6}}),
+    (AnthropicBackend, {"api_version": "now"}),
+]
+
+
+@pytest.mark.parametrize(("backend", "options"), BAD)
+async def test_what_is_wrong_with_an_option_does_not_depend_on_a_key(
+    backend: type[Backend], options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are judged before any key is looked for."""
+    monkeypatch.setenv(VARIABLES[backend], "a-key")
+    with_key = await start(backend, **options)
+    monkeypatch.delenv(VARIABLES[backend])
+
+    assert code(with_key)[0] != "missing_key"
+    assert await start(backend, **options) == with_key
+
+
+EVERYTHING: dict[type[Backend], list[dict[str, object]]] = {
+    AnthropicBackend: [{"cache": True}],
+    OpenAIBackend: [
+        {"reasoning_effort": "low", "truncation": "auto", "store": False, "max_history_turns": 2}
+    ],
+    ChatBackend: [{"max_tokens_field": name} for name in ("max_tokens", "max_completion_tokens")],
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_no_field_of_a_request_can_be_set_twice(backend: type[Backend]) -> None:
+    """One of the two values would be dropped without a word."""
+    for own in EVERYTHING[backend]:
+        async with FakeProvider(Says()) as provider:
+            options = {**own, "base_url": provider.base_url}
+            options |= {"system_prompt": "be brief", "max_output_tokens": 9}
+            session = await start(backend, **options)
+            for prompt in ("one", "two"):
+                session = (await rehearse(backend(), session, prompt)).session
+            fields = {name for asked in provider.requests for name in asked.body}
+            assert len(fields) >= 5
+            for name in fields:
+                answer = await start(backend, **options, request_fields={name: "mine"})
+                assert code(answer)[1] == "request_fields", name
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
