@@ -11,6 +11,7 @@ import click
 
 from genagent_protocol.errors import StartFailed
 from genagent_protocol.limits import CHECKS
+from genagent_protocol.plain import Plain
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.program import command, output
@@ -94,12 +95,15 @@ def _near_misses(options: dict[str, Any]) -> Iterator[None]:
     """If a start fails over an option that nearly is a limit, name the limit.
 
     What an agent and its backend take is theirs to say; the limits are the same for all.
+    A backend that gives a code for what is wrong knows every other option that it got.
     """
     try:
         yield
     except StartFailed as error:
         near = {
-            key: get_close_matches(key, CHECKS, 1, _NEAR) for key in options if key not in CHECKS
+            key: get_close_matches(key, CHECKS, 1, _NEAR)
+            for key in options
+            if key not in CHECKS and _unknown(key, error.reason.detail)
         }
         meant = [f"{key} may mean {found[0]}" for key, found in near.items() if found]
         failure = failure_of(error)
@@ -109,6 +113,16 @@ def _near_misses(options: dict[str, Any]) -> Iterator[None]:
         raise Failure(
             failure.exit_code, failure.code, failure.message, hint, failure.details
         ) from error
+
+
+def _unknown(option: str, refusal: Plain) -> bool:
+    """Return whether nobody may know *option*, as far as *refusal* tells."""
+    match refusal:
+        case {"code": "unknown_option", "option": named}:
+            return named == option
+        case {"code": _}:
+            return False
+    return True
 
 
 #: How much of a word must be that of a limit; a forgotten unit leaves that much.

@@ -502,6 +502,17 @@ def test_an_option_that_is_nearly_a_limit_is_asked_about(genagent: Command) -> N
     assert (other.code, other.json["error"]["hint"]) == (1, "")
 
 
+def test_an_option_that_the_backend_knows_is_no_mistaken_limit(genagent: Command) -> None:
+    """Whether it refuses that very option, or the start for something else."""
+    http = ("--backend", "openai", "-o", "model=m", "-o", "max_history_turns=2", "--json")
+    refused = genagent("start", "a", *http)
+    keyless = genagent("start", "a", *http, "-o", "store=false")
+
+    for failed, words in ((refused, "needs store=false"), (keyless, "holds no key")):
+        error = failed.json["error"]
+        assert (words in error["message"], error["hint"]) == (True, "")
+
+
 def test_an_exception_in_the_agents_own_code_leads_to_its_log(
     genagent: Command, tmp_path: Path
 ) -> None:
