@@ -49,6 +49,13 @@ RESERVED_HEADERS = frozenset(
         "accept",
         "accept-encoding",
         "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "upgrade",
+        "expect",
+        "te",
+        "trailer",
         "host",
         "cookie",
     }
@@ -88,17 +95,21 @@ def is_loopback(host: str) -> bool:
 
 
 def header_fields(value: Plain) -> Mapping[str, str]:
-    """Accept a mapping of header fields that neither name us nor frame the message."""
+    """Accept a mapping of header fields that neither name us nor frame the message.
+
+    The names come back in lower case, in which there is one of each.
+    """
     checked: dict[str, str] = {}
-    for name, content in mapping(value).items():
-        if not TOKEN.fullmatch(name):
+    for given, content in mapping(value).items():
+        name = given.lower()
+        if not TOKEN.fullmatch(given):
             raise BadValue("has a name that no header field can have")
-        if name.lower() in RESERVED_HEADERS:
-            raise BadValue(f"must not set {name.lower()}")
-        if name.lower() in map(str.lower, checked):
-            raise BadValue(f"has {name.lower()} twice")
+        if name in RESERVED_HEADERS:
+            raise BadValue(f"must not set {name}")
+        if name in checked:
+            raise BadValue(f"has {name} twice")
         if not isinstance(content, str) or not _header_safe(content):
-            raise BadValue(f"must give {name.lower()} printable ASCII text")
+            raise BadValue(f"must give {name} printable ASCII text")
         checked[name] = content
     return checked
 

@@ -83,13 +83,13 @@ def request(
     """Return the request of one turn; *authenticate* makes header fields of a key."""
     key = endpoint.key.read()
     headers = {
+        "user-agent": USER_AGENT,
         **endpoint.headers,
         **(more_headers or {}),
         **(authenticate(key) if key is not None else {}),
         "content-type": "application/json",
         "accept": "text/event-stream, application/json",
         "accept-encoding": "identity",
-        "user-agent": USER_AGENT,
     }
     merged = {**endpoint.request_fields, **body}
     return Request(endpoint.base_url + path, headers, json.dumps(merged).encode(), key)

@@ -132,7 +132,18 @@ def test_only_certain_names_are_this_machine() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Authorization", "x-API-key", "anthropic-version", "Content-Type", "Host", "Content-Length"],
+    [
+        "Authorization",
+        "x-API-key",
+        "anthropic-version",
+        "Content-Type",
+        "Host",
+        "Content-Length",
+        "Expect",
+        "Upgrade",
+        "TE",
+        "Proxy-Authorization",
+    ],
 )
 def test_headers_that_name_us_or_frame_the_message_cannot_be_set(name: str) -> None:
     """Another key, or another length, would be sent in silence."""

@@ -424,6 +424,30 @@ async def test_the_system_prompt_and_further_fields_are_on_every_request(
 
 
 @each_backend
+@pytest.mark.parametrize("name", ["User-Agent", "user-agent", "X-Team"])
+async def test_no_header_is_sent_twice(backend: type[Backend], name: str) -> None:
+    """However it is spelt, what the user says of it is all that is said."""
+    received: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        received.extend(line.lower() for line in head.splitlines()[1:] if line)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        options = freeze({"model": "m", "base_url": url, "headers": {name: "mine"}})
+        assert isinstance(options, FrozenDict)
+        session = await settled(backend().start_session(options))
+        await rehearse(backend(), session, "hi")
+
+    names = [line.partition(":")[0] for line in received]
+    assert len(names) == len(set(names))
+    assert f"{name.lower()}: mine" in received
+    assert [line.startswith("user-agent: ") for line in received].count(True) == 1
+
+
+@each_backend
 async def test_e094_the_key_is_in_its_header_and_in_nothing_that_is_said(
     backend: type[Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
