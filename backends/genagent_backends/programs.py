@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from genagent_backends.base import Failed
+from genagent_backends.import_path import without_working_directory
 from genagent_backends.redaction import secrets_in
 from genagent_protocol.plain import FrozenDict
 
@@ -60,7 +61,8 @@ def find_program(program: Program, chosen: str | None, env: Mapping[str, str]) -
 
 
 def _in_package(program: Program) -> str | None:
-    spec = find_spec(program.package)
+    with without_working_directory():
+        spec = find_spec(program.package)
     for folder in (spec.submodule_search_locations if spec else None) or ():
         if found := shutil.which(os.path.join(folder, program.path_in_package)):
             return found

@@ -12,16 +12,22 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
+from urllib.request import getproxies_environment
+
+from genagent_backends.endpoints import Endpoint
+from genagent_backends.import_path import without_working_directory
+from genagent_backends.timeouts import timeout_at
 
 try:
-    import httpx2
+    with without_working_directory():
+        # The first one would otherwise be imported with the first request, and with it
+        # whatever is called like a library that it can do without.
+        import httpcore2  # noqa: F401
+        import httpx2
 except ModuleNotFoundError:
     raise ModuleNotFoundError(
         "this backend needs httpx2: pip install 'genagentd[http]'", name="httpx2"
     ) from None
-
-from genagent_backends.endpoints import Endpoint
-from genagent_backends.timeouts import timeout_at
 
 #: The longest body that is read when it is no stream.
 MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -117,6 +123,13 @@ class _problems:  # noqa: N801  # used like a keyword
                 raise TransportProblem(
                     "timeout", f"the answer was not complete within {limit} ms", retryable=False
                 ) from None
+            case httpx2.WriteTimeout():
+                limit = self._endpoint.receive_timeout_ms
+                raise TransportProblem(
+                    "idle_timeout",
+                    f"nothing was taken of the request for {limit} ms",
+                    retryable=True,
+                ) from None
             case httpx2.TimeoutException():
                 limit = self._endpoint.connect_timeout_ms
                 raise TransportProblem(
@@ -147,6 +160,12 @@ def _no_connection(error: BaseException, endpoint: Endpoint) -> str:
             return f"no TLS with {endpoint.base_url}: {cause.reason or 'the handshake failed'}"
         cause = cause.__cause__ or cause.__context__
     return f"no connection to {endpoint.base_url}"
+
+
+def _no_client(error: Exception, endpoint: Endpoint) -> str:
+    if not endpoint.local and getproxies_environment():
+        return "the environment names a proxy that cannot be used"
+    return f"the HTTP library cannot be used here: {type(error).__name__}"
 
 
 class Connections:
@@ -183,10 +202,10 @@ class Connections:
                 # No proxy between us and this machine.
                 trust_env=not endpoint.local,
             )
-        except (ValueError, ImportError, httpx2.InvalidURL):
+        except (ValueError, ImportError, httpx2.InvalidURL) as error:
             # What it says has the address in it, and that may have a password in it.
             raise TransportProblem(
-                "transport", "the environment names a proxy that cannot be used", retryable=False
+                "transport", _no_client(error, endpoint), retryable=False
             ) from None
 
     @asynccontextmanager

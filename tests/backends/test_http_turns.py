@@ -289,6 +289,43 @@ async def test_silence_ends_by_the_clock_that_fired(
 
 
 @each_backend
+async def test_a_server_that_takes_nothing_ends_the_turn_by_the_right_clock(
+    backend: type[Backend],
+) -> None:
+    """There was a connection; the message must not speak of one that there was not."""
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        options = freeze({"model": "m", "base_url": url, "receive_timeout_ms": 50})
+        assert isinstance(options, FrozenDict)
+        session = await settled(backend().start_session(options))
+        done = await rehearse(backend(), session, "x" * 20_000_000)
+
+    assert (failure(done).kind, failure(done).retryable) == ("idle_timeout", True)
+    assert failure(done).message == "nothing was taken of the request for 50 ms"
+
+
+@each_backend
+async def test_a_library_that_cannot_be_used_is_no_proxy(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is asked through one on this machine."""
+
+    def broken(**_given: object) -> None:
+        raise ValueError("something else")
+
+    async with FakeProvider(Says()) as provider:
+        session = await started(backend, provider)
+        monkeypatch.setattr(transport.httpx2, "AsyncClient", broken)
+        done = await rehearse(backend(), session, "hi")
+
+    assert failure(done).kind == "transport"
+    assert "proxy" not in failure(done).message
+
+
+@each_backend
 async def test_a_slow_consumer_is_not_cancelled_by_the_clock(
     backend: type[Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
