@@ -47,17 +47,22 @@ CODEX = Program(
 def find_program(program: Program, chosen: str | None, env: Mapping[str, str]) -> str | Failed:
     """Return the path of *program*: *chosen* if given, else from PATH, else from its package.
 
-    The refusal has the code `program_not_found` and says where was looked.
+    The path is absolute: a turn may run in another directory. The refusal has the code
+    `program_not_found` and says where was looked.
     """
     if chosen is not None:
         found = shutil.which(os.path.expanduser(chosen), path=env.get("PATH"))
-        return found or _missing(program, f"option binary names no program: {chosen}")
-    found = shutil.which(program.name, path=env.get("PATH")) or _in_package(program)
-    return found or _missing(
-        program,
-        f"{program.name} is neither on PATH nor in the package {program.package}; "
-        f"install it, or pip install '{program.extra}', or set the option binary",
-    )
+        if found is None:
+            return _missing(program, f"option binary names no program: {chosen}")
+    else:
+        found = shutil.which(program.name, path=env.get("PATH")) or _in_package(program)
+    if found is None:
+        return _missing(
+            program,
+            f"{program.name} is neither on PATH nor in the package {program.package}; "
+            f"install it, or pip install '{program.extra}', or set the option binary",
+        )
+    return os.path.abspath(found)
 
 
 def _in_package(program: Program) -> str | None:

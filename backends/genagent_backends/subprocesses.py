@@ -333,12 +333,13 @@ def line_too_long(provider: str, line: LineTooLong) -> BackendError:
 
 
 def not_started(provider: str, error: OSError) -> BackendError:
-    """Return the failure of a turn whose program could not be started."""
+    """Return the failure of a turn whose program could not be started, and what was not there."""
+    what = f": {error.filename}" if isinstance(error.filename, str) else ""
     return BackendError(
         provider=provider,
         kind="not_started",
         retryable=False,
-        message=f"the program of {provider} could not be started: {error.strerror}",
+        message=f"the program of {provider} could not be started: {error.strerror}{what}",
         raw=FrozenDict({"errno": error.errno}),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -281,6 +282,40 @@ def test_the_program_is_found_on_the_path_and_then_in_its_package(
 
     assert packaged.settings.setting.program == str(bundled)
     assert named.settings.setting.program == str(on_path)
+
+
+@pytest.mark.parametrize("given", [{"binary": "./stub"}, {"binary": None, "on_path": "."}])
+async def test_a_program_that_was_found_is_the_one_that_is_run(
+    stub: StubCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str | None]
+) -> None:
+    """A relative path is meant from where the agent is, and not from where the program runs."""
+    place = tmp_path / "place"
+    place.mkdir()
+    (tmp_path / "claude").symlink_to(stub.path)
+    monkeypatch.chdir(tmp_path)
+    path = f"{given.get('on_path', '/nowhere')}:{os.environ['PATH']}"
+    env = {**stub.env, "PATH": path}
+    session = started(stub, binary=given["binary"], env=env, working_dir=str(place))
+    done = await rehearse(ClaudeBackend(), session, "go")
+
+    assert done.text == "done"
+    assert stub.runs[0].cwd == str(place)
+
+
+@pytest.mark.parametrize("mode", ["process", "duplex"])
+async def test_a_directory_that_is_gone_is_named(stub: StubCli, tmp_path: Path, mode: str) -> None:
+    """It was there at the start; that something is not found says too little."""
+    place = tmp_path / "place"
+    place.mkdir()
+    session = started(stub, mode=mode, working_dir=str(place))
+    place.rmdir()
+    done = await rehearse(ClaudeBackend(), session, "go")
+
+    assert done.terminal is not None
+    failure = failure_of(done.terminal)
+    assert isinstance(failure, BackendError)
+    assert failure.kind == "not_started"
+    assert failure.message.endswith(f"No such file or directory: {place}")
 
 
 async def test_e094_nothing_secret_is_in_the_session_or_on_the_command_line(

@@ -318,7 +318,7 @@ async def test_a_library_that_cannot_be_used_is_no_proxy(
 
     async with FakeProvider(Says()) as provider:
         session = await started(backend, provider)
-        monkeypatch.setattr(transport.httpx2, "AsyncClient", broken)
+        monkeypatch.setattr("genagent_backends.transport.httpx2.AsyncClient", broken)
         done = await rehearse(backend(), session, "hi")
 
     assert failure(done).kind == "transport"
