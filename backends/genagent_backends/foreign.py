@@ -8,6 +8,8 @@ replaces the rest, so that one odd number never costs a turn.
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 
 from genagent_protocol.plain import MAX_DEPTH, MAX_INT, MIN_INT, FrozenDict, Plain
@@ -15,17 +17,22 @@ from genagent_protocol.plain import MAX_DEPTH, MAX_INT, MIN_INT, FrozenDict, Pla
 #: Deep enough for every provider seen, and leaves room for the event around it.
 FOREIGN_DEPTH = MAX_DEPTH - 16
 TOO_DEEP = "(nested too deeply)"
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+#: No integer of 64 bits has more, its sign included.
+INT_DIGITS = 20
 
 
 def plain(value: object, depth: int = FOREIGN_DEPTH) -> Plain:
     """Return *value*, as a JSON parser gives it, as a plain value.
 
-    Integers beyond 64 bits become text, lone surrogates the replacement character,
-    and what is nested deeper than *depth* a note that says so.
+    Integers beyond 64 bits become text, numbers that are none null, lone surrogates
+    U+FFFD, and what is nested deeper than *depth* a note that says so.
     """
     match value:
-        case None | bool() | float():
+        case None | bool():
             return value
+        case float():
+            return value if math.isfinite(value) else None
         case int():
             return value if MIN_INT <= value <= MAX_INT else str(value)
         case str():
@@ -43,17 +50,20 @@ def plain(value: object, depth: int = FOREIGN_DEPTH) -> Plain:
 
 
 def _whole_text(value: str) -> str:
-    if value.isascii():
-        return value
-    return value.encode("utf-8", "replace").decode("utf-8")
+    return value if value.isascii() else LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
 
 
 def json_value(data: bytes | str) -> Plain | ValueError:
     """Return the JSON value in *data*, or the error that says why there is none."""
     try:
-        return plain(json.loads(data, parse_constant=lambda _name: None))
+        return plain(json.loads(data, parse_int=_integer, parse_constant=lambda _name: None))
     except (ValueError, RecursionError) as error:
         return ValueError(f"not JSON: {type(error).__name__}")
+
+
+def _integer(digits: str) -> int | str:
+    # Python refuses to read thousands of digits, and the whole answer with them.
+    return int(digits) if len(digits) <= INT_DIGITS else digits
 
 
 def json_object(data: bytes | str) -> FrozenDict | None:

@@ -50,8 +50,9 @@ def test_anything_else_is_an_error_and_never_an_exception(data: bytes | str) -> 
     [
         (2**64, str(2**64)),
         (-(2**63) - 1, str(-(2**63) - 1)),
-        ("\ud800x", "?x"),
-        ({"\udfff": 1}, FrozenDict({"?": 1})),
+        ("\ud800x", "\ufffdx"),
+        ({"\udfff": 1}, FrozenDict({"\ufffd": 1})),
+        (float("inf"), None),
         ([1, [2]], (1, (2,))),
     ],
 )
@@ -72,6 +73,35 @@ def test_what_is_nested_too_deeply_is_cut_and_says_so() -> None:
     while isinstance(kept, tuple):
         (kept,) = kept
     assert kept == TOO_DEEP
+
+
+@pytest.mark.parametrize(
+    ("number", "kept"),
+    [
+        ("18446744073709551615", 2**64 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("18446744073709551616", "18446744073709551616"),
+        ("9" * 5_000, "9" * 5_000),
+        ("-" + "9" * 5_000, "-" + "9" * 5_000),
+        ("1e999", None),
+        ("NaN", None),
+    ],
+)
+def test_one_odd_number_does_not_cost_the_answer_around_it(number: str, kept: object) -> None:
+    """Python itself refuses to read more than some thousand digits."""
+    assert json_object(f'{{"text": "x", "n": {number}}}') == {"text": "x", "n": kept}
+
+
+@given(text=st.text(st.characters(categories=["Cs", "Ll"])))
+def test_only_lone_surrogates_are_replaced(text: str) -> None:
+    """Each by the character that says that there was one, so that nothing else moves."""
+    kept = plain(text)
+
+    assert isinstance(kept, str)
+    assert [new for new in kept if new != "\ufffd"] == [
+        c for c in text if c.encode("utf-8", "ignore")
+    ]
+    assert len(kept) == len(text)
 
 
 @pytest.mark.parametrize("bomb", [b"[" * 100_000, b"1" * 5_000, b'{"a":' * 100_000])
