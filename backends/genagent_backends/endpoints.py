@@ -199,14 +199,28 @@ class KeySource:
     def read(self) -> str | None:
         """Return the key, or None if there is none; a blank one is none."""
         try:
-            if self.file is not None:
-                with open(os.path.expanduser(self.file), encoding="utf-8") as file:
-                    key = file.read().strip()
-            else:
-                key = os.environ.get(self.variable or "", "").strip()
+            key = self._stored().strip()
         except (OSError, UnicodeDecodeError):
             return None
         return key if key and _header_safe(key) else None
+
+    def _stored(self) -> str:
+        if self.file is None:
+            return os.environ.get(self.variable or "", "")
+        with open(os.path.expanduser(self.file), encoding="utf-8") as file:
+            return file.read()
+
+    def why_missing(self) -> str:
+        """Return why there is no key. The value of an option is not in it: it may be the key."""
+        if self.file is None:
+            return f"the environment variable {self.variable} holds no key that can be sent"
+        try:
+            self._stored()
+        except OSError as error:
+            return f"the file named by option api_key_file cannot be read: {error.strerror}"
+        except UnicodeDecodeError:
+            pass
+        return "the file named by option api_key_file holds no key that can be sent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +295,8 @@ def read_endpoint(
         RECEIVE_MS.of(chosen),
         CONNECT_MS.of(chosen),
     )
-    if endpoint.key.read() is None and not endpoint.local:
-        return Failed(FrozenDict({"code": "missing_key", "message": _missing(endpoint.key)}))
+    named = API_KEY_ENV.of(chosen) or API_KEY_FILE.of(chosen)
+    # A server of this machine needs no key; but one that is named is meant to be sent.
+    if endpoint.key.read() is None and (named or not endpoint.local):
+        return Failed(FrozenDict({"code": "missing_key", "message": endpoint.key.why_missing()}))
     return endpoint, chosen
-
-
-def _missing(key: KeySource) -> str:
-    if key.file is not None:
-        return "the file named by option api_key_file holds no key that can be sent"
-    return f"the environment variable {key.variable} holds no key that can be sent"

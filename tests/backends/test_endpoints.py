@@ -317,6 +317,27 @@ async def test_a_bad_option_refuses_the_start(
     assert "canary" not in repr(answer)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("url", ["https://api.example.com", "http://127.0.0.1:9/v1"])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"api_key_file": "/no/such/file"}, "cannot be read: No such file or directory"),
+        ({"api_key_file": "/"}, "cannot be read: Is a directory"),
+        ({"api_key_file": "/dev/null"}, "holds no key that can be sent"),
+        ({"api_key_env": "NO_SUCH_KEY"}, "variable NO_SUCH_KEY holds no key"),
+    ],
+)
+async def test_a_key_that_was_named_is_meant(
+    backend: type[Backend], url: str, options: dict[str, object], why: str
+) -> None:
+    """A mistyped path was ignored where no key was needed, and looked like an empty file."""
+    answer = await start(backend, base_url=url, **options)
+
+    assert code(answer) == ("missing_key", None)
+    assert why in repr(answer)
+
+
 def test_a_key_can_be_changed_while_the_agent_lives(tmp_path: Path) -> None:
     """It is looked up for every request."""
     file = tmp_path / "key"
