@@ -15,6 +15,7 @@ from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
 
 PROVIDER = "chat"
+TEXT_PARTS = frozenset({"text", "output_text"})
 #: Some servers end an ordinary answer without saying why.
 ANSWERS = frozenset({"stop", "eos", None})
 
@@ -38,12 +39,12 @@ class ChatFold:
         """Yield what one chunk of the stream says."""
         if said.get("type") == "[DONE]":
             self._done = True
-        elif said.get("error") is not None:
+        elif said.get("error") is not None or said.get("object") == "error":
             self._error = said
         else:
             self._learn(said)
             for choice in items_at(said, "choices")[:1]:
-                piece = text_at(choice, "delta", "content")
+                piece = _text(at(choice, "delta", "content"))
                 self._refusal.append(text_at(choice, "delta", "refusal") or "")
                 self._stop_reason = text_at(choice, "finish_reason") or self._stop_reason
                 if piece:
@@ -81,7 +82,7 @@ class ChatFold:
             yield error_event(error, self.known)
             return
         self._learn(answer)
-        text = text_at(choices[0], "message", "content") or ""
+        text = _text(at(choices[0], "message", "content"))
         self._stop_reason = text_at(choices[0], "finish_reason")
         if text:
             yield event("text", {"text": text})
@@ -109,6 +110,14 @@ class ChatFold:
         yield error_event(of_kind(PROVIDER, kind, message=message, raw=raw), told)
 
 
+def _text(content: Plain) -> str:
+    """Return the text of a message, which some servers give as a list of parts."""
+    if isinstance(content, str):
+        return content
+    parts = items_at(FrozenDict({"parts": content}), "parts")
+    return "".join(text_at(part, "text") or "" for part in parts if part.get("type") in TEXT_PARTS)
+
+
 def _not_an_answer(stop_reason: str | None, refusal: str) -> tuple[str, str] | None:
     if refusal:
         return "refusal", refusal
@@ -122,7 +131,8 @@ def _not_an_answer(stop_reason: str | None, refusal: str) -> tuple[str, str] | N
 
 
 def _stream_error(said: FrozenDict) -> BackendError:
-    error = said.get("error")
+    # Some servers send the error itself, and not inside a field of that name.
+    error = said.get("error") or said
     message = error if isinstance(error, str) else text_at(error, "message")
     message = message or "the stream ended in an error"
     status = number_at(error, "code") or number_at(error, "status")

@@ -185,10 +185,13 @@ async def _refusal(answer: Answer, provider: str) -> BackendError:
     raw = _text(body) if isinstance(parsed, ValueError) else parsed
     error = raw.get("error") if isinstance(raw, FrozenDict) else None
     said = error if isinstance(error, str) else text_at(error, "message")
+    message = said or text_at(raw, "message") or f"{provider} answered {answer.status}"
+    if 300 <= answer.status < 400:
+        message += "; redirects are not followed: key and conversation would go with them"
     return from_status(
         provider,
         answer.status,
-        message=said or text_at(raw, "message") or f"{provider} answered {answer.status}",
+        message=message,
         retry_after=answer.retry_after,
         raw=raw,
     )

@@ -192,3 +192,34 @@ def test_any_answer_becomes_events_and_never_an_exception(
     assert [event.terminal for event in events].count(True) == 1
     assert events[-1].terminal
     assert other[-1].terminal
+
+
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+    {"type": "text", "text": "Hello "},
+    {"type": "text", "text": "there"},
+]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_message_in_parts_is_read(stream: bool) -> None:
+    """Some servers give a list where others give a text; its thoughts are no answer."""
+    if stream:
+        first: Any = {"choices": [{"delta": {"content": PARTS[:2]}}]}
+        second: Any = {"choices": [{"delta": {"content": PARTS[2:]}, "finish_reason": "stop"}]}
+        answer = stream_of(first, second, "[DONE]")
+    else:
+        message = {"message": {"content": PARTS}, "finish_reason": "stop"}
+        body = json.dumps({"choices": [message]}).encode()
+        answer = Sends(headers={"content-type": "application/json"}, body=body)
+    [done], _ = await asked(answer, stream=stream)
+
+    assert (done.text, done.kinds[-1]) == ("Hello there", "result")
+
+
+async def test_an_error_that_is_the_whole_event_ends_the_stream_too() -> None:
+    """It has no field of that name, and the stream ends without another word."""
+    error = {"object": "error", "message": "context too long", "code": 400}
+    [done], _ = await asked(stream_of(chunk("par"), error))
+
+    assert (failure(done).kind, failure(done).message) == ("invalid_request", "context too long")

@@ -195,6 +195,7 @@ async def test_a_redirect_is_not_followed(backend: type[Backend], status: int) -
 
         assert failure(done).kind == "http_error"
         assert failure(done).status == status
+        assert "redirects are not followed" in failure(done).message
         assert other.requests == []
 
 
