@@ -13,7 +13,7 @@ from typing import TypeAlias
 from genagent_protocol.envelopes import Down, UiMessage, UiUndeliverable
 from genagent_protocol.errors import FunctionFailed, UsageError
 from genagent_protocol.plain import FrozenDict, NotPlain, Plain, freeze
-from genagent_protocol.reasons import ExitReason
+from genagent_protocol.reasons import NOCONNECTION, ExitReason
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.rpc import (
     EXECUTION_ERROR,
@@ -46,6 +46,8 @@ Served: TypeAlias = Callable[[Arguments], object]
 
 #: The surface that a client's calls come from, unless they say.
 MAIN_SURFACE = "main"
+#: Why a session is over whose client was cut off, or whose daemon is gone.
+CONNECTION_LOST = "the connection to the daemon is lost (noconnection)"
 
 
 class Serving:
@@ -73,7 +75,7 @@ class Serving:
         self.offered: tuple[str, ...] = ()
         #: Why the session is over, once it is.
         self.over: str | None = None
-        #: How the agent ended, if that is why.
+        #: How the agent ended, if that is why; `noconnection` if it may live on.
         self.ended: ExitReason | None = None
         #: What came too late, or was no message of a session.
         self.dropped = 0
@@ -143,7 +145,8 @@ class Serving:
         match said:
             case Down(reason=reason):
                 self.ended = reason
-                self.end(f"the agent is gone ({reason})")
+                lost = reason == NOCONNECTION  # Then nothing is known of the agent.
+                self.end(CONNECTION_LOST if lost else f"the agent is gone ({reason})")
             case UiUndeliverable(reason=reason):
                 self.end(f"a message did not reach the agent ({reason})")
             case UiMessage(message=message):

@@ -26,7 +26,14 @@ from genagentd.client.blocking import BlockingShell
 from genagentd.client.boxes import Box, anything
 from genagentd.client.conversation import Conversation
 from genagentd.client.looped import LoopedShell
-from genagentd.client.serving import MAIN_SURFACE, AnyCatalog, Served, Serving, value_of
+from genagentd.client.serving import (
+    CONNECTION_LOST,
+    MAIN_SURFACE,
+    AnyCatalog,
+    Served,
+    Serving,
+    value_of,
+)
 from genagentd.client.waiting import Script
 
 
@@ -98,7 +105,10 @@ class _Common:
 
     @property
     def ended(self) -> ExitReason | None:
-        """How the agent ended, if the session is over for that; None otherwise."""
+        """How the agent ended, if the session is over for that; None otherwise.
+
+        After the connection was lost this is `noconnection`: nobody knows more.
+        """
         return self._serving.ended
 
     @property
@@ -191,8 +201,8 @@ class Session(_Common):
         left = None if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
         try:
             message = self._shell.receive(self._box, anything, left)
-        except DaemonLost as lost:
-            self._serving.end(str(lost))
+        except DaemonLost:
+            self._serving.end(CONNECTION_LOST)
             return True
         except UsageError:
             if not self._closed:
@@ -286,9 +296,10 @@ class AsyncSession(_Common):
                 assert message is not None
                 self._deal_with(self._serving.hear(message))
                 await self._tell()
+        except DaemonLost:
+            self._serving.end(CONNECTION_LOST)
         except GenAgentError as error:
-            # The connection is lost, or this was closed.
-            self._serving.end(str(error))
+            self._serving.end(str(error))  # This was closed.
         finally:
             for task in self._running:
                 task.cancel()

@@ -300,7 +300,8 @@ def test_a_daemon_that_dies_leaves_no_call_hanging(client: Client, daemon: Priva
         killer.join()
 
         assert failed.value.code == "CANCELLED"
-        assert "noconnection" in failed.value.text
+        assert "the connection to the daemon is lost" in failed.value.text
+        assert "agent" not in str(session.over)
 
 
 def test_a_restarted_agent_is_another_and_knows_no_session(client: Client) -> None:
