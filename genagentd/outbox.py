@@ -96,6 +96,10 @@ class Outbox:
             return True
         return droppable and self._miss(parcel.header)
 
+    def put_always(self, parcel: Parcel) -> None:
+        """Queue *parcel* beyond every bound; how many of those there are, the caller bounds."""
+        self._append(parcel, droppable=False)
+
     def _fits(self, parcel: Parcel, droppable: bool) -> bool:
         if droppable:
             limit = self._capacity.max_droppable_bytes

@@ -186,6 +186,11 @@ class Switchboard:
         if client is None:
             return  # A stranger, who was not heard.
         del self._clients[client.text]
+        if not client.cut_off:  # Otherwise its end has been told.
+            self._tell_end(client)
+
+    def _tell_end(self, client: Client) -> None:
+        """Nothing is taken from that client or reaches it any more: tell whom it concerns."""
         self._tell_called(client, client.address)
         self._on_client_gone(client)
 
@@ -193,7 +198,9 @@ class Switchboard:
         for text in gone.called:
             port = self._ports.get(text)
             if port is not None:
-                self.say(port, CallerDown(caller=address))
+                # Also past a full inbox: without it a session would live on for nobody. There
+                # is one for each caller whose call had found room.
+                self._post_always(port, _of_daemon(port, CallerDown(caller=address)))
 
     # --- from agents
 
@@ -263,10 +270,10 @@ class Switchboard:
         port = self._ports.get(header.to)
         if port is None:
             return  # A dead process gets nothing; its monitors tell.
-        if header.kind == "call":
-            sender.called.add(port.text)
         if not self._post(port, Parcel(header._replace(sender=sender.text), body)):
             self._undeliverable(sender, port, header)
+        elif header.kind == "call":
+            sender.called.add(port.text)
 
     def _undeliverable(self, sender: Sender, port: Port, header: Header) -> None:
         reason = Reason("inbox_full")
@@ -286,9 +293,7 @@ class Switchboard:
 
     def say(self, to: Sender, envelope: object) -> None:
         """Send an envelope of the daemon's own, behind everything already handed on."""
-        body = codec.encode(envelope)
-        header = Header(schema.tag_of(type(envelope)), to.text, DAEMON, size=len(body))
-        self._post(to, Parcel(header, body))
+        self._post(to, _of_daemon(to, envelope))
 
     def broadcast_telemetry(self, body: bytes) -> None:
         """Hand one telemetry record to every client that watches; it may be dropped visibly."""
@@ -323,6 +328,10 @@ class Switchboard:
             return True
         return False
 
+    def _post_always(self, port: Port, parcel: Parcel) -> None:
+        if not self._post(port, parcel):
+            port.outbox.put_always(parcel)
+
     def _send(self, to: Sender, parcel: Parcel) -> None:
         header = encode_header(parcel.header)
         if isinstance(to, Client):
@@ -335,7 +344,7 @@ class Switchboard:
         client.outbox = Outbox(CLIENT_CAPACITY)
         self.say(client, CutOff(waiting_bytes=waiting, limit_bytes=CLIENT_CAPACITY.max_bytes))
         client.cut_off = True
-        self._on_client_gone(client)
+        self._tell_end(client)
 
     # --- credit
 
@@ -356,6 +365,12 @@ class Switchboard:
                 self._send(peer, gap)
             else:
                 self._send(peer, item)
+
+
+def _of_daemon(to: Sender, envelope: object) -> Parcel:
+    """Return an envelope of the daemon's own, as a message."""
+    body = codec.encode(envelope)
+    return Parcel(Header(schema.tag_of(type(envelope)), to.text, DAEMON, size=len(body)), body)
 
 
 def _request_ref(header: Header) -> RequestRef | None:

@@ -370,3 +370,41 @@ async def test_a_client_that_never_reads_is_cut_off_and_told(house: House) -> No
     other.says(AGENT.text, "notify", b"in time")
     await until(lambda: house.work, "another client is served")
     assert house.work == [b"in time"]
+
+
+async def test_being_cut_off_is_an_end_that_called_agents_hear_once(house: House) -> None:
+    """An agent would go on waiting for the answers of somebody whom nothing reaches."""
+    person = await house.person()
+    client = house.client(person)
+    person.says(AGENT.text, "call", b"attach", ref="1")
+    await until(lambda: house.work, "the call arrived")
+    small = Capacity(max_messages=10**6, max_bytes=1_000, max_droppable_bytes=0)
+    client.outbox = Outbox(small, window_bytes=1)
+
+    for _ in range(10):
+        house.agent_says(client.text, "ui_message", b"x" * 100)
+    await until(lambda: len(house.work) == 2, "the agent was told")
+    person.connection.close()
+    other = await house.person()
+    other.says(AGENT.text, "notify", b"last")
+
+    await until(lambda: house.work[-1] == b"last", "what comes later has arrived")
+    down = envelopes.CallerDown(caller=client.address)
+    assert [codec.decode(envelopes.ToAgent, body) for body in house.work[1:-1]] == [[down]]
+    assert house.gone == [client]
+
+
+async def test_the_end_of_a_caller_passes_a_full_inbox(house: House) -> None:
+    """Nobody would say it again, and whoever was never heard has no end to tell."""
+    person, other = await house.person(), await house.person()
+    person.says(AGENT.text, "call", b"attach", ref="1")
+    await until(lambda: house.work, "the call arrived")
+    house.port.outbox = Outbox(Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0), 0)
+    other.says(AGENT.text, "call", b"refused", ref="1")
+    await until(lambda: other.heard, "its call was refused")
+
+    person.connection.close()
+    other.connection.close()
+
+    await until(lambda: len(house.gone) == 2, "both are gone")
+    assert len(house.port.outbox) == 1

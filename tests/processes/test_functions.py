@@ -185,6 +185,25 @@ def test_a_client_that_is_killed_leaves_its_calls_cancelled(
         assert [call["code"] for call in settled(client)] == ["CANCELLED"]
 
 
+def test_a_client_that_is_cut_off_leaves_its_calls_cancelled(
+    client: Client, daemon: PrivateDaemon
+) -> None:
+    """It is connected still, and yet nothing of it can come; the next client is asked instead."""
+    begin(client)
+    with Client(daemon.run) as deaf, Client(daemon.run) as other:
+        unread = attached(deaf, lambda _: "never")  # It takes nothing in, because it never waits.
+        client.tell("clerk", wanted("request", big=1_000_000, count=80))
+
+        events = settled(client, 80)
+        with Served(attached(other, lambda _: "asked instead")):
+            client.ask("clerk", wanted("turn"))
+            assert settled(client, 81)[-1] == "asked instead"
+
+        assert {event["error"]["code"] for event in events} == {"CANCELLED"}
+        assert not unread.serve()
+        assert unread.over == "the connection to the daemon is lost (noconnection)"
+
+
 def test_a_late_answer_is_dropped_and_counted(client: Client) -> None:
     """The timer fires first, and the client is not asked again (R113)."""
     begin(client)
