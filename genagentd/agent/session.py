@@ -30,7 +30,7 @@ from genagent_protocol.rpc import (
     Settlement,
     read_message,
 )
-from genagent_protocol.rpc.execution import refused
+from genagent_protocol.rpc.execution import in_place_of, refused
 from genagent_protocol.rpc.json_values import thawed_object
 from genagent_protocol.rpc.reading import UNKNOWN_ID
 from genagent_protocol.rpc.sending import sendable_arguments
@@ -120,7 +120,9 @@ class Session:
         timeout_ms = self._rpc.pending_timeout(wanted.call_id)
         if timeout_ms is not None:
             self._timers.arm(wanted.call_id, max(1, round(timeout_ms)))
-        self._send(message)
+        problem = self._send(message)
+        if problem is not None:
+            self._take(self._rpc.handle_error(_unsent(wanted.call_id, problem)))
 
     def give_up(self, call_id: str) -> None:
         """Nobody waits for that call any more; its answer will be a late one."""
@@ -202,16 +204,23 @@ class Session:
         except BaseException as error:  # noqa: BLE001  # to copy a value is to run its code
             failure = _failure(prepared.function.name, error)
             message = self._rpc.finish_agent_function(prepared, failure)
-        self._send(message)
+        problem = self._send(message)
+        if problem is not None:
+            instead = in_place_of(message, problem)
+            assert instead is not None
+            self._send(instead)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, message: Message) -> str | None:
+        """Send *message*, or say why it cannot be sent."""
         try:
             frozen = freeze(message)
             assert isinstance(frozen, FrozenDict)
             self._say(self.attached.address.text, UiMessage(message=frozen), None)
         except (NotPlain, LocalWireError) as error:
-            # Both ends of it are bounded, so only their sum can be too much.
+            # All parts of it are bounded, so only their sum can be too much.
             log.raised("session.message_unsent", error)
+            return str(error)
+        return None
 
 
 def _failure(name: str, error: BaseException) -> BaseException:
@@ -225,6 +234,12 @@ def _unreadable(malformed: Malformed) -> dict[str, Loose]:
     """Return what rejects the call that an unreadable answer names, if it names one."""
     found = {"functionCallId": malformed.function_call_id, "code": UNKNOWN_ERROR}
     return {"error": {**found, "message": f"The answer cannot be read: {malformed.problem}"}}
+
+
+def _unsent(call_id: str, problem: str) -> dict[str, Loose]:
+    """Return what rejects a call that cannot be sent."""
+    text = f"The call cannot be sent: {problem}"
+    return {"error": {"functionCallId": call_id, "code": INVALID_FUNCTION_CALL, "message": text}}
 
 
 def _refusal(malformed: Malformed) -> Message:

@@ -35,6 +35,7 @@ from genagent_protocol.rpc import (
     read_message,
 )
 from genagent_protocol.rpc import Message as UiJson
+from genagent_protocol.rpc.execution import in_place_of
 from genagent_protocol.rpc.json_values import thawed_object
 from genagentd.client.boxes import Message
 
@@ -228,6 +229,12 @@ def wrapped(message: UiJson) -> UiMessage:
     frozen = freeze(message)
     assert isinstance(frozen, FrozenDict)
     return UiMessage(message=frozen)
+
+
+def instead_of(unsent: UiMessage, problem: str) -> UiMessage | None:
+    """Return the coded answer for one that cannot be sent; None if that was no answer."""
+    answer = in_place_of(thawed_object(unsent.message), problem)
+    return None if answer is None else wrapped(answer)
 
 
 def _listed(catalogs: object) -> list[AnyCatalog]:

@@ -16,7 +16,13 @@ from types import TracebackType
 from typing import Any
 
 from genagent_protocol.envelopes import UiDetach, UiMessage
-from genagent_protocol.errors import DaemonLost, GenAgentError, SendBufferFull, UsageError
+from genagent_protocol.errors import (
+    DaemonLost,
+    GenAgentError,
+    LocalWireError,
+    SendBufferFull,
+    UsageError,
+)
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MonitorRef
 from genagent_protocol.rpc import Prepared
@@ -32,6 +38,7 @@ from genagentd.client.serving import (
     AnyCatalog,
     Served,
     Serving,
+    instead_of,
     value_of,
 )
 from genagentd.client.waiting import Script
@@ -126,10 +133,20 @@ class _Common:
 
     def _answer(self, message: UiMessage) -> None:
         try:
-            self._send(message)
+            self._send_some(message)
         except SendBufferFull as error:
             # The agent would wait for it in vain; without a session it does not.
             self._serving.end(str(error))
+
+    def _send_some(self, answer: UiMessage) -> None:
+        """Send an answer, or what can be sent instead of it."""
+        try:
+            self._send(answer)
+        except LocalWireError as error:
+            instead = instead_of(answer, str(error))
+            if instead is None:
+                raise
+            self._send(instead)
 
     def _close(self) -> None:
         if self._closed:

@@ -17,7 +17,7 @@ from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.refs import Incarnation, MailboxAddress
 from genagent_protocol.requests import AttachUi
 from genagentd.agent.functions import function
-from genagentd.agent.session import MAX_RUNNING
+from genagentd.agent.session import MAX_RUNNING, Session
 from genagentd.agent.sessions import MAX_SESSIONS
 from support.agent_life import BOOT, CLIENT, Conversation, living
 from support.desk import CATALOG, Clerk
@@ -249,6 +249,29 @@ async def test_a_function_that_is_awaited_ends_with_its_session(end: tuple[Any, 
             await asyncio.sleep(0)  # It is cancelled in its own time.
         assert settled == (["let go"], 0)
         assert agent.told(UiMessage) == []
+
+
+async def test_what_cannot_be_sent_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller of a function hears a code in the place of its answer, and an own call fails."""
+    say = Session._send
+
+    def too_large(session: Session, message: Any) -> str | None:
+        answer = message.get("agentFunctionResponse", {})
+        return say(session, message) if "error" in answer else "it is too large"
+
+    monkeypatch.setattr(Session, "_send", too_large)
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        says(agent, called(sha="9f"))
+
+        error = (await heard(agent))["agentFunctionResponse"]["error"]
+        assert error["code"] == "EXECUTION_ERROR"
+        assert error["message"] == "The answer cannot be sent: it is too large"
+
+        begin(agent, "async", timeout_ms=0)
+        await agent.next(envelopes.Completion)
+        [settled], _ = await shown(agent)
+        assert settled["code"] == "INVALID_FUNCTION_CALL"
 
 
 async def test_a_session_has_only_so_many_functions_running() -> None:

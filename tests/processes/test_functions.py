@@ -204,6 +204,23 @@ def test_a_client_that_is_cut_off_leaves_its_calls_cancelled(
         assert unread.over == "the connection to the daemon is lost (noconnection)"
 
 
+def test_a_code_of_any_length_is_an_answer_in_both_directions(client: Client) -> None:
+    """Cut like the text: an answer that is larger than a message would never come."""
+    begin(client)
+
+    def fails(_arguments: object) -> object:
+        raise FunctionFailed("C" * 17_000_000, "it failed")
+
+    with Served(attached(client, fails)):
+        client.ask("clerk", wanted("turn"))
+        [call] = settled(client)
+        assert (call["code"], call["text"]) == ("C" * 2_000, "it failed")
+    with client.attach("clerk") as session:
+        with pytest.raises(FunctionFailed) as failed:
+            session.call("fails_at_length", timeout_ms=0)
+        assert failed.value.code == "C" * 2_000
+
+
 def test_a_late_answer_is_dropped_and_counted(client: Client) -> None:
     """The timer fires first, and the client is not asked again (R113)."""
     begin(client)

@@ -118,6 +118,10 @@ class Clerk(Agent[Desk]):
         raise ZeroDivisionError("broken on purpose")
 
     @function
+    def fails_at_length(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        raise FunctionFailed("C" * 17_000_000, "it failed")
+
+    @function
     def exits(self, _arguments: dict[str, Any], _state: Desk) -> object:
         raise SystemExit(3)
 

@@ -72,21 +72,39 @@ def error_of(failure: BaseException) -> RpcError:
     """Return the error of a call whose function raised: its own code, or EXECUTION_ERROR."""
     if not isinstance(failure, FunctionFailed):
         return RpcError(EXECUTION_ERROR, failure_text(failure))
-    code: object = failure.code
+    try:
+        said = RpcError(failure.code, failure.text)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001  # to ask a foreign exception is to run its code
+        said = RpcError(EXECUTION_ERROR, "")
+    return sendable_error(said)
+
+
+def sendable_error(error: RpcError) -> RpcError:
+    """Return *error* as it can be sent; foreign code made it, and may have put anything into it.
+
+    A code that is no text is EXECUTION_ERROR, one that is too long is cut like the text.
+    """
+    code: object = error.code
     known = isinstance(code, str) and code != "" and is_sendable(code)
-    text = failure_text(Exception(failure.text))
-    return RpcError(failure.code if known else EXECUTION_ERROR, text)
+    chosen = str(code)[:MAX_ERROR_CHARACTERS] if known else EXECUTION_ERROR
+    return RpcError(chosen, _sendable_text(error.message))
 
 
 def failure_text(failure: BaseException) -> str:
     """Return what an exception says, fit to be sent; the standing sentence if it says nothing."""
     if isinstance(failure, RecursionError):
         return "The call is nested too deeply."
+    return _sendable_text(failure)
+
+
+def _sendable_text(said: object) -> str:
     try:
-        text = str(failure)
+        text = "" if said is None else str(said)
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001  # the text of a foreign exception is foreign code too
+    except BaseException:  # noqa: BLE001  # the text of a foreign object is foreign code too
         text = ""
     sendable = text[:MAX_ERROR_CHARACTERS].encode("utf-8", "backslashreplace").decode("utf-8")
     return sendable or STANDING_TEXT

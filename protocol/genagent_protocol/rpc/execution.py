@@ -7,15 +7,23 @@ run here, or answered later by a person or a program outside; either way
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.rpc.bodies import attempted, error_of, returned, value_of
+from genagent_protocol.rpc.bodies import (
+    attempted,
+    error_of,
+    returned,
+    sendable_error,
+    value_of,
+)
 from genagent_protocol.rpc.functions import Function, Scope
 from genagent_protocol.rpc.json_values import Copied, thawed_object
-from genagent_protocol.rpc.limits import MAX_ERROR_CHARACTERS, RpcLimits
+from genagent_protocol.rpc.limits import RpcLimits
 from genagent_protocol.rpc.messages import Message, ResponseKind, error_message, value_message
-from genagent_protocol.rpc.outcomes import RpcError
+from genagent_protocol.rpc.outcomes import EXECUTION_ERROR, RpcError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,19 @@ class Prepared:
 
 
 def refused(kind: ResponseKind, version: str, function_call_id: str, error: RpcError) -> Message:
-    """Return the answer that tells *error*, its text cut to what a reader can use."""
-    text = error.message[:MAX_ERROR_CHARACTERS]
-    return error_message(kind, version, function_call_id, error.code, text)
+    """Return the answer that tells *error*, its code and text cut to what a reader can use."""
+    told = sendable_error(error)
+    return error_message(kind, version, function_call_id, told.code, told.message)
+
+
+def in_place_of(answer: Message, problem: str) -> Message | None:
+    """Return the answer with EXECUTION_ERROR that is sent instead of one that cannot be.
+
+    None if *answer* is none. Whoever made the call must not wait for what never leaves.
+    """
+    for kind in get_args(ResponseKind):
+        body = answer.get(kind)
+        if isinstance(body, Mapping):
+            error = RpcError(EXECUTION_ERROR, f"The answer cannot be sent: {problem}")
+            return refused(kind, str(answer["version"]), str(body["functionCallId"]), error)
+    return None
