@@ -35,6 +35,9 @@ _PLAIN_OBJECT: Final[dict[str, Json]] = {
 }
 #: Its comment tells it from a boolean that a schema wants literally.
 RESOLVED_BOOLEAN: Final[dict[str, Json]] = {"type": "boolean", "$comment": "DynamicBoolean"}
+#: Matches nothing: what was a binding or a call has been resolved. Its comment tells it from
+#: what a schema forbids itself.
+RESOLVED_EXPRESSION: Final[dict[str, Json]] = {"not": {}, "$comment": "DataBinding, FunctionCall"}
 _STRINGS: Final[dict[str, Json]] = {"type": "array", "items": {"type": "string"}}
 _TEXT: Final[dict[str, Json]] = {"type": "string"}
 
@@ -63,8 +66,8 @@ WRITTEN: Final[dict[str, Json]] = {
 #: The same names to definitions, for arguments that have been resolved.
 RESOLVED: Final[dict[str, Json]] = {
     **_ALWAYS,
-    "DataBinding": False,
-    "FunctionCall": False,
+    "DataBinding": RESOLVED_EXPRESSION,
+    "FunctionCall": RESOLVED_EXPRESSION,
     "DynamicString": _TEXT,
     "DynamicNumber": {"type": "number"},
     "DynamicBoolean": RESOLVED_BOOLEAN,

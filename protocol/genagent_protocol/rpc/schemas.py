@@ -19,7 +19,12 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, Schema
 
-from genagent_protocol.rpc.common_types import RESOLVED, RESOLVED_BOOLEAN, WRITTEN
+from genagent_protocol.rpc.common_types import (
+    RESOLVED,
+    RESOLVED_BOOLEAN,
+    RESOLVED_EXPRESSION,
+    WRITTEN,
+)
 from genagent_protocol.rpc.json_values import Arguments, Json
 
 _ROOM: Final = "https://catalog.invalid/"
@@ -28,6 +33,13 @@ _CATALOG: Final = f"{_ROOM}catalog.json"
 _COMMON_TYPES: Final = (
     f"{_ROOM}common_types.json",
     "https://a2ui.org/specification/v1_0/common_types.json",
+)
+#: Means `false`.
+_FORBIDDEN: Final[dict[str, Json]] = {"not": {}, "$comment": "false"}
+#: What people overlook who put a schema with references of its own into a catalog document.
+_ROOT_HINT: Final = (
+    "; # is the root of the catalog document, so inside of args it is "
+    "'#/functions/NAME/properties/args'"
 )
 _MAX_SHOWN: Final = 200
 _MAX_PROBLEMS: Final = 3
@@ -95,8 +107,11 @@ class ArgumentSchema:
 
 
 def compiled(schema: dict[str, Json]) -> ArgumentSchema | SchemaFault:
-    """Return the argument schema of a function that is defined in code."""
-    schemas = compiled_all(["/args"], {"args": schema})
+    """Return the argument schema of a function that is defined in code.
+
+    It is a document of its own: `#` is its root, and it may hold `$defs`.
+    """
+    schemas = compiled_all([""], schema)
     return schemas if isinstance(schemas, SchemaFault) else schemas[0]
 
 
@@ -109,7 +124,8 @@ def compiled_all(
     fault and not a surprise at the first call.
     """
     written, resolved = (_registry(document, types) for types in (WRITTEN, RESOLVED))
-    problem = _keyword_problem(document) or _reference_problem(document, written)
+    whole = list(pointers) == [""]
+    problem = _keyword_problem(document) or _reference_problem(document, written, whole=whole)
     for pointer in pointers:
         found = written.resolver().lookup(f"{_CATALOG}#{pointer}")
         problem = problem or _schema_problem(found.contents)
@@ -124,9 +140,32 @@ def compiled_all(
 
 def _registry(document: dict[str, Json], types: dict[str, Json]) -> Registry[Schema]:
     common: Schema = {"$defs": types}
-    resources = [(_CATALOG, DRAFT202012.create_resource(document))]
+    named = _with_places(document)
+    assert isinstance(named, dict)
+    resources = [(_CATALOG, DRAFT202012.create_resource(named))]
     resources += [(name, DRAFT202012.create_resource(common)) for name in _COMMON_TYPES]
     return Registry().with_resources(resources)
+
+
+def _with_places(schema: Json) -> Json:
+    """Return *schema* with every property that is `false` written so that an error has its place.
+
+    `jsonschema` reports what a bare `false` forbids without saying where that is.
+    """
+    if isinstance(schema, list):
+        return [_with_places(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    written = {
+        key: value if key in _QUOTATIONS else _with_places(value) for key, value in schema.items()
+    }
+    for keyword in ("properties", "patternProperties"):
+        named = written.get(keyword)
+        if isinstance(named, dict):
+            written[keyword] = {
+                name: _FORBIDDEN if value is False else value for name, value in named.items()
+            }
+    return written
 
 
 def _validator(pointer: str, registry: Registry[Schema]) -> _Validator:
@@ -146,14 +185,15 @@ def _keyword_problem(schema: Json) -> str | None:
     return None
 
 
-def _reference_problem(schema: Json, registry: Registry[Schema]) -> str | None:
+def _reference_problem(schema: Json, registry: Registry[Schema], *, whole: bool) -> str | None:
     resolver = registry.resolver(base_uri=_CATALOG)
     for key, value in _keywords(schema):
         if key == "$ref" and isinstance(value, str):
             try:
                 resolver.lookup(value)
             except (Unresolvable, ValueError):
-                return f"the reference {value[:_MAX_SHOWN]!r} leads nowhere"
+                nowhere = f"the reference {value[:_MAX_SHOWN]!r} leads nowhere"
+                return nowhere if whole or not value.startswith("#") else f"{nowhere}{_ROOT_HINT}"
     return None
 
 
@@ -202,8 +242,10 @@ def _described(error: _Error) -> str:
         return error.message
     if error.validator == "type":
         return f"{where}: wanted is {_names(error.validator_value)}"
-    if error.validator is None:
+    if error.schema == RESOLVED_EXPRESSION:
         return f"{where}: a binding or a call is wanted here, and was resolved"
+    if error.validator is None or error.schema == _FORBIDDEN:
+        return f"{where}: not allowed"
     return f"{where}: breaks {error.validator} {json.dumps(error.validator_value)[:_MAX_SHOWN]}"
 
 

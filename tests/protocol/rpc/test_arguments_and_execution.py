@@ -98,6 +98,64 @@ def test_r092_r093_r094_arguments_that_do_not_fit_are_refused(
     assert said in text
 
 
+#: What `model_json_schema()` gives for an order of items, an item being of items again.
+ORDER: dict[str, Any] = {
+    "$defs": {
+        "Item": {
+            "properties": {
+                "name": {"title": "Name", "type": "string"},
+                "parts": {"default": [], "items": {"$ref": "#/$defs/Item"}, "type": "array"},
+            },
+            "required": ["name"],
+            "title": "Item",
+            "type": "object",
+        }
+    },
+    "properties": {
+        "first": {"$ref": "#/$defs/Item"},
+        "others": {"items": {"$ref": "#/properties/first"}, "type": "array"},
+    },
+    "required": ["first"],
+    "title": "Order",
+    "type": "object",
+}
+
+
+def taking(schema: dict[str, Any], args: object) -> dict[str, Any]:
+    """Return the answer of a function that is made with this schema of its arguments."""
+    function = Function.made("f", echo, allowed_callers="agentOnly", arguments=schema)
+    message = renderer_call("f", args, catalog_id="urn:test")
+    return handler(catalog_of(function)).call_renderer_function(message)
+
+
+@pytest.mark.parametrize("definitions", ["$defs", "definitions"])
+def test_a_schema_may_refer_to_its_own_parts(definitions: str) -> None:
+    """What describes a class with another inside does so; the root is that of the schema."""
+    schema = json.loads(json.dumps(ORDER).replace("$defs", definitions))
+    nested = {"name": "a", "parts": [{"name": "b", "parts": []}]}
+
+    taken = taking(schema, {"first": nested, "others": [nested]})
+    refused = taking(schema, {"first": {"name": "a", "parts": [{"name": 7}]}})
+
+    assert value_of(taken) == {"first": nested, "others": [nested]}
+    assert "first/parts/0/name: wanted is string" in error_of(refused)[1]
+
+
+def test_an_argument_that_a_schema_forbids_is_named() -> None:
+    """It was never a binding or a call."""
+    refused = taking({"properties": {"old": False, "new": {}}}, {"old": 1, "new": 2})
+
+    assert error_of(refused)[1] == "Invalid arguments for function 'f': old: not allowed."
+
+
+@pytest.mark.parametrize("kind", ["DataBinding", "FunctionCall"])
+def test_an_argument_that_had_to_be_an_expression_is_told_so(kind: str) -> None:
+    """What it was resolved to does not match any more, whatever that is."""
+    schema = {"properties": {"x": {"$ref": f"common_types.json#/$defs/{kind}"}}}
+
+    assert "x: a binding or a call is wanted here" in error_of(taking(schema, {"x": 1}))[1]
+
+
 def test_a_refusal_does_not_quote_the_value() -> None:
     """It may be long, and it may be a person's data on its way into someone's log."""
     message = renderer_call("double", {"amount": path("/secret")}, surface_id="form")
@@ -438,7 +496,7 @@ def test_a_body_can_resolve_dynamic_values_of_its_own() -> None:
 
 def test_a_schema_that_never_ends_is_an_execution_error() -> None:
     """A catalog may be wrong in ways that only a call shows."""
-    function = Function.made("f", echo, allowed_callers="agentOnly", arguments={"$ref": "#/args"})
+    function = Function.made("f", echo, allowed_callers="agentOnly", arguments={"$ref": "#"})
 
     answer = handler(catalog_of(function)).call_renderer_function(
         renderer_call("f", {}, catalog_id="urn:test")

@@ -300,6 +300,19 @@ def test_references_inside_the_document_are_followed() -> None:
     assert value_of(taken) == {"a": "x"}
 
 
+def test_a_reference_of_a_schema_that_was_put_into_a_document_leads_nowhere() -> None:
+    """The root is the document's; what is made in code stands alone, and has its own."""
+    schema = {"$defs": {"A": {}}, "properties": {"a": {"$ref": "#/$defs/A"}}}
+    where = "#/functions/f/properties/args/$defs/A"
+
+    refused = load_catalog(with_args(schema))
+    taken = load_catalog(with_args({**schema, "properties": {"a": {"$ref": where}}}))
+
+    assert isinstance(refused, CatalogFault)
+    assert "'#/$defs/A' leads nowhere; # is the root of the catalog document" in refused.problem
+    assert isinstance(taken, Catalog)
+
+
 def test_data_that_a_schema_quotes_is_no_schema() -> None:
     """A default or an enum may hold anything, also what looks like a reference or a pattern."""
     odd = {"$ref": "#/nowhere", "pattern": "(", "$id": "x"}
