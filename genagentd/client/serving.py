@@ -7,6 +7,7 @@ A shell around it sends what it gives, runs what is ready, and keeps the time.
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -51,6 +52,24 @@ MAIN_SURFACE = "main"
 CONNECTION_LOST = "the connection to the daemon is lost (noconnection)"
 
 
+class Surfaces(UserDict[str, Surface]):
+    """The surfaces of one session, each under its own id; nothing else can be put in."""
+
+    def __setitem__(self, surface_id: str, surface: object) -> None:
+        """Keep *surface*.
+
+        Raises:
+            UsageError: it is none, or has another id.
+        """
+        if not isinstance(surface, Surface):
+            problem = f"a Surface is wanted, not {type(surface).__name__}"
+            raise UsageError(f"surfaces: {surface_id!r}: {problem}")
+        if surface.surface_id != surface_id:
+            problem = f"the surface has another id, {surface.surface_id!r}"
+            raise UsageError(f"surfaces: {surface_id!r}: {problem}")
+        super().__setitem__(surface_id, surface)
+
+
 class Serving:
     """One session, as its client keeps it."""
 
@@ -69,7 +88,7 @@ class Serving:
         self.rpc = _rpc([_catalog(catalog) for catalog in _listed(catalogs)])
         self.functions = _served(functions)
         #: The surfaces that bindings in arguments may be about, by their ids.
-        self.surfaces: dict[str, Surface] = {}
+        self.surfaces = Surfaces()
         #: Whether a person is acting right now; some functions need that.
         self.user_activated = False
         #: What the agent offers.
@@ -235,6 +254,17 @@ def instead_of(unsent: UiMessage, problem: str) -> UiMessage | None:
     """Return the coded answer for one that cannot be sent; None if that was no answer."""
     answer = in_place_of(thawed_object(unsent.message), problem)
     return None if answer is None else wrapped(answer)
+
+
+def surfaces_of(given: object) -> Surfaces:
+    """Return what *given* maps ids to, in a mapping of its own.
+
+    Raises:
+        UsageError: it is no mapping, or something in it is no surface with that id.
+    """
+    if not isinstance(given, Mapping):
+        raise UsageError(f"surfaces: a mapping from ids is wanted, not {type(given).__name__}")
+    return Surfaces(given)
 
 
 def _listed(catalogs: object) -> list[AnyCatalog]:

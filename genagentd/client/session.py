@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any
 
@@ -25,7 +25,7 @@ from genagent_protocol.errors import (
 )
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, MonitorRef
-from genagent_protocol.rpc import Prepared
+from genagent_protocol.rpc import Prepared, Surface
 from genagentd import arguments
 from genagentd.client import calls
 from genagentd.client.blocking import BlockingShell
@@ -39,6 +39,7 @@ from genagentd.client.serving import (
     Served,
     Serving,
     instead_of,
+    surfaces_of,
     value_of,
 )
 from genagentd.client.waiting import Script
@@ -92,8 +93,6 @@ class _Common:
         self._monitor = opened.monitor
         self._serving = opened.serving
         self._closed = False
-        #: The surfaces that bindings in arguments may be about, by their ids.
-        self.surfaces = opened.serving.surfaces
 
     @property
     def agent(self) -> AgentHandle:
@@ -117,6 +116,21 @@ class _Common:
         After the connection was lost this is `noconnection`: nobody knows more.
         """
         return self._serving.ended
+
+    @property
+    def surfaces(self) -> MutableMapping[str, Surface]:
+        """The surfaces that bindings in arguments may be about, by their ids.
+
+        Change this mapping, or assign another, which is copied.
+
+        Raises:
+            UsageError: what is put in is no `Surface`, or has another id.
+        """
+        return self._serving.surfaces
+
+    @surfaces.setter
+    def surfaces(self, surfaces: Mapping[str, Surface]) -> None:
+        self._serving.surfaces = surfaces_of(surfaces)
 
     @property
     def user_activated(self) -> bool:

@@ -19,9 +19,9 @@ from genagent_protocol.reasons import SHUTDOWN, Reason
 from genagent_protocol.refs import MailboxAddress, MonitorRef
 from genagent_protocol.requests import AttachUi
 from genagent_protocol.rpc import Catalog, Function, Prepared, Surface
-from genagentd.client.boxes import Box
+from genagentd.client.boxes import Box, Holding
 from genagentd.client.serving import Serving, value_of
-from genagentd.client.session import Opened, attach
+from genagentd.client.session import Opened, Session, attach
 from support.peer import OWN, Peer, handle
 
 AGENT = handle(1)
@@ -34,6 +34,7 @@ PERSON = Catalog(
         Function.made("open", allowed_callers="agentOnly", requires_user_activation=True),
     ),
 )
+FORM = Surface(surface_id="form", catalogs=())
 DOCUMENT = {
     "catalogId": "urn:test:document",
     "protocolVersion": "1.0",
@@ -228,6 +229,41 @@ def test_bindings_are_read_from_the_surface_that_the_client_holds() -> None:
 
     said = calling(surface="form", email={"@path": "/email"})
     assert answered(mine, said)["value"] == {"email": "a@b.c"}
+
+
+class NoShell:
+    """What a session needs that says nothing."""
+
+    closed = True
+    open_here = False
+
+
+def test_surfaces_that_are_assigned_are_those_that_are_read() -> None:
+    """One mapping, whichever way it is filled; the caller's own is copied."""
+    mine = serving(ask=lambda arguments: arguments)
+    session = Session(NoShell(), Opened(mine, Box(1, Holding()), MonitorRef(1)))  # type: ignore[arg-type]
+    form = Surface(surface_id="form", catalogs=(PERSON,), data_model={"email": "a@b.c"})
+    said = calling(surface="form", email={"@path": "/email"})
+
+    given = {"form": form}
+    session.surfaces = given
+    given.clear()
+    assert answered(mine, said)["value"] == {"email": "a@b.c"}
+
+    session.surfaces = {}
+    assert answered(mine, said)["error"]["code"] == "INVALID_FUNCTION_CALL"
+    session.surfaces["form"] = form
+    assert answered(mine, said)["value"] == {"email": "a@b.c"}
+
+
+@pytest.mark.parametrize("surfaces", [5, None, {"form": {"email": "a@b.c"}}, {"other": FORM}])
+def test_what_is_no_surface_is_refused_where_it_is_put_in(surfaces: Any) -> None:
+    """At the call of an agent it could only be a surface that is not found."""
+    session = Session(NoShell(), Opened(serving(), Box(1, Holding()), MonitorRef(1)))  # type: ignore[arg-type]
+
+    with pytest.raises(UsageError, match="surfaces: "):
+        session.surfaces = surfaces
+    assert dict(session.surfaces) == {}
 
 
 def test_a_malformed_call_is_reported_and_nothing_is_run() -> None:
