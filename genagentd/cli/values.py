@@ -17,12 +17,15 @@ import click
 
 from genagent_protocol import schema
 from genagent_protocol.events import Response
-from genagent_protocol.plain import printable
+from genagent_protocol.plain import NotPlain, freeze, printable
 from genagent_protocol.refs import AgentHandle, MalformedIdentity, RequestRef
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
+from genagentd.cli.output import shortened
 
 _JSON = "json:"
+#: How much of what was typed is told with what is wrong with it.
+_MAX_QUOTED = 80
 
 
 def name_of(text: str) -> object:
@@ -32,9 +35,9 @@ def name_of(text: str) -> object:
     if not text.startswith(_JSON):
         return text
     try:
-        return json.loads(text.removeprefix(_JSON))
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is not json:<JSON>: {error}") from None
+        return _parsed(text.removeprefix(_JSON))
+    except json.JSONDecodeError as error:
+        raise click.BadParameter(f"{_quoted(text)} is not json:<JSON>: {error}") from None
 
 
 def ref_of(text: str) -> RequestRef:
@@ -55,7 +58,7 @@ def variable_of(text: str) -> tuple[str, str]:
     """Return the key and the text of `key=value`."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise click.BadParameter(f"{text!r} is not of the form key=value")
+        raise click.BadParameter(f"{_quoted(text)} is not of the form key=value")
     return key, value
 
 
@@ -88,16 +91,47 @@ def seconds_or_none(text: str | float) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found <= _LONGEST_S:
-        raise click.BadParameter(f"{text!r} is not a number of seconds from 0 to {_LONGEST_S}")
+        told = _quoted(str(text))
+        raise click.BadParameter(f"{told} is not a number of seconds from 0 to {_LONGEST_S}")
     return found
 
 
 def json_or_text(text: str) -> Any:
     """Return what *text* means as JSON, or else the text."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return _parsed(text)
+    except json.JSONDecodeError:
         return text
+
+
+def _parsed(text: str) -> Any:
+    """Return what *text* means as JSON.
+
+    Raises:
+        JSONDecodeError: it is none.
+        BadParameter: it is, but no message holds such a value.
+    """
+    try:
+        value = json.loads(text)
+        freeze(value)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        problem = "nested too deeply"
+    except NotPlain as error:
+        where = f", at {shortened(error.path, _MAX_QUOTED)}" if error.path else ""
+        problem = f"{error.problem}{where}"
+    except ValueError:
+        # Python refuses to read a number of some thousand digits at all.
+        problem = "an integer of more than 64 bits"
+    else:
+        return value
+    raise click.BadParameter(f"{_quoted(text)} cannot be sent: {problem}")
+
+
+def _quoted(text: str) -> str:
+    """Return *text* for a line about it: in quotes, and not longer than a line."""
+    return repr(shortened(text, _MAX_QUOTED))
 
 
 def payload_text(argument: str | None, file: str | None, what: str) -> str:

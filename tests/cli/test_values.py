@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -28,6 +29,47 @@ def test_a_name_that_says_json_must_be_json() -> None:
     """A typo is told."""
     with pytest.raises(click.BadParameter):
         values.name_of("json:[")
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[" * 500 + "]" * 500, "nested deeper than 64 levels"),
+        ("9" * 5_000, "an integer of more than 64 bits"),
+        ("9" * 30, "an integer of more than 64 bits"),
+        ('{"a": "\\ud800"}', "lone surrogate"),
+    ],
+    ids=["deep", "open", "less deep", "digits", "large", "surrogate"],
+)
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda text: values.name_of(f"json:{text}"),
+        values.json_or_text,
+        lambda text: values.option_of(f"key={text}"),
+    ],
+    ids=["name", "argument", "option"],
+)
+def test_json_that_no_message_holds_is_told_in_one_line(
+    read: Callable[[str], object], typed: str, problem: str
+) -> None:
+    """Wherever people type JSON; it is neither text nor a fault of the program."""
+    with pytest.raises(click.BadParameter, match=problem) as refused:
+        read(typed)
+
+    assert len(refused.value.message) < 300
+    assert "\n" not in refused.value.message
+
+
+@pytest.mark.parametrize("read", [values.name_of, values.option_of, values.seconds])
+def test_what_was_typed_wrongly_is_told_in_part(read: Callable[[str], object]) -> None:
+    """A screen of it would hide what is wrong with it."""
+    with pytest.raises(click.BadParameter) as refused:
+        read("json:" + "x" * 100_000)
+
+    assert len(refused.value.message) < 300
 
 
 @pytest.mark.parametrize(
