@@ -18,6 +18,7 @@ from genagent_protocol.reasons import NOCONNECTION, NORMAL, NOT_FOUND, SHUTDOWN
 from genagentd.cli import exits
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.exits import Failure
+from genagentd.cli.output import shortened
 from genagentd.cli.person import Person
 from genagentd.cli.program import command, output
 from genagentd.cli.standing import not_asked
@@ -25,13 +26,17 @@ from genagentd.cli.values import json_or_text, shown
 
 if TYPE_CHECKING:
     from genagentd.client.aio import AsyncClient
-    from genagentd.client.session import AsyncSession
+    from genagentd.client.session import AsyncSession, Session
     from genagentd.rpc import Catalog
 
 #: The catalog that a terminal serves.
 TERMINAL_CATALOG_ID = "urn:genagentd:terminal"
 #: The agent's answer to a call of what it does not offer.
 UNKNOWN_FUNCTION = "UNKNOWN_FUNCTION"
+#: The time of a call is over.
+TIMEOUT = "TIMEOUT"
+#: How a call ends whose session is over, during it or before.
+ENDED = ("CANCELLED", "DISPOSED")
 
 #: What each function takes: the names of its texts, and which of them must be there.
 _TEXTS = {
@@ -87,23 +92,41 @@ async def _session(client: AsyncClient, name: object, person: Person) -> AsyncSe
 @click.argument("arguments", required=False, default="{}")
 @timeout_option()
 def call(name: object, function: str, arguments: str, timeout: float | None) -> None:
-    """Call a function that an agent offers, and print its value as JSON.
+    """Call a function that an agent offers, and print its value.
+
+    A text is printed as it is, anything else as JSON; with --json it is the `value`.
 
     \b
     genagent call builder look_up_build '{"sha": "9f2c"}'
     """
     given = json_or_text(arguments)
     if not isinstance(given, dict):
-        raise Failure(exits.USAGE, "usage", f"the arguments are a JSON object, not {arguments!r}")
+        told = f"the arguments are a JSON object, not {shortened(arguments, 80)!r}"
+        raise Failure(exits.USAGE, "usage", told)
     with connected(timeout) as client, client.attach(name) as session:
         try:
             value = session.call(function, given, timeout_ms=milliseconds(timeout))
         except FunctionFailed as error:
-            if error.code != UNKNOWN_FUNCTION or function in session.offered:
+            failure = _without_value(error, name, function, session)
+            if failure is None:
                 raise
-            raise _not_offered(name, function, session.offered) from None
+            raise failure from None
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     output().result(text, agent=name, function=function, value=value)
+
+
+def _without_value(
+    error: FunctionFailed, name: object, function: str, session: Session
+) -> Failure | None:
+    """Return how the command fails if it was not the function that did."""
+    code = {"code": error.code}
+    if error.code == UNKNOWN_FUNCTION and function not in session.offered:
+        return _not_offered(name, function, session.offered)
+    if error.code == TIMEOUT:
+        return Failure(exits.PENDING, "timeout", str(error), "", code)
+    if error.code in ENDED and session.over is not None:
+        return _over(session, name, code)
+    return None
 
 
 def _not_offered(name: object, function: str, offered: tuple[str, ...]) -> Failure:
@@ -111,7 +134,7 @@ def _not_offered(name: object, function: str, offered: tuple[str, ...]) -> Failu
     return Failure(
         exits.FAILED,
         "function_failed",
-        f"{shown(name)} offers no function {function}",
+        f"{shown(name)} offers no function {shortened(function, 80)}",
         known,
         {"code": UNKNOWN_FUNCTION, "offered": sorted(offered)},
     )
@@ -143,7 +166,15 @@ def _ended(session: AsyncSession, name: object) -> int:
     if session.ended in (NORMAL, SHUTDOWN):
         output().result("", agent=name, state="ended", reason=str(session.ended))
         return exits.OK
+    raise _over(session, name, {})
+
+
+def _over(session: Session | AsyncSession, name: object, details: dict[str, Any]) -> Failure:
+    """Return how a command fails whose session ended under it."""
+    if session.ended is None:
+        return Failure(exits.REFUSED, "inbox_full", f"{shown(name)}: {session.over}", "", details)
     if session.ended == NOCONNECTION:
         message = f"{shown(name)}: the connection to the daemon was lost"
-        raise Failure(exits.UNCERTAIN, "daemon_lost", message)
-    raise Failure(exits.UNCERTAIN, "process_down", f"{shown(name)}: {session.over}")
+        return Failure(exits.UNCERTAIN, "daemon_lost", message, "", details)
+    message = f"{shown(name)}: {session.over}"
+    return Failure(exits.UNCERTAIN, "process_down", message, "", details)

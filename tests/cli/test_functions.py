@@ -228,3 +228,28 @@ def test_a_function_that_is_not_offered_is_told_with_those_that_are(
         exits.FAILED,
         "genagent: mute offers no function foo (it offers none)\n",
     )
+
+
+def test_a_call_that_is_not_back_in_time_is_exit_code_5(genagent: Command, clerk: Client) -> None:
+    """As with every limit of waiting: there is no outcome yet."""
+    ran = genagent("call", "clerk", "hangs", "--timeout", "0.05", "--json")
+
+    assert (ran.code, ran.error) == (exits.PENDING, "timeout")
+    assert ran.json["error"]["details"] == {"code": "TIMEOUT"}
+
+
+def test_a_call_whose_agent_ends_is_exit_code_6(genagent: Command, clerk: Client) -> None:
+    """Nobody knows what it had done; the function did not fail."""
+    ran = genagent("call", "clerk", "kills_itself", "--timeout", "60", "--json")
+
+    assert (ran.code, ran.error) == (exits.UNCERTAIN, "process_down")
+    assert ran.json["error"]["message"] == "clerk: the agent is gone (signal:9)"
+    assert ran.json["error"]["details"] == {"code": "CANCELLED"}
+
+
+def test_arguments_that_are_no_object_are_told_in_part(genagent: Command, clerk: Client) -> None:
+    """However long they are."""
+    ran = genagent("call", "clerk", "look_up_build", json.dumps("x" * 5_000))
+
+    assert ran.code == exits.USAGE
+    assert len(ran.err) < 200

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -120,6 +122,11 @@ class Clerk(Agent[Desk]):
     @function
     def fails_at_length(self, _arguments: dict[str, Any], _state: Desk) -> object:
         raise FunctionFailed("C" * 17_000_000, "it failed")
+
+    @function
+    def kills_itself(self, _arguments: dict[str, Any], _state: Desk) -> object:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
 
     @function
     def exits(self, _arguments: dict[str, Any], _state: Desk) -> object:
