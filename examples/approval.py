@@ -17,6 +17,7 @@ one window, and give it work in another.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -32,6 +33,7 @@ from genagentd import (
     FunctionFailed,
     GenAgentError,
     NoReply,
+    Refused,
     RequestRef,
     Response,
     Run,
@@ -95,14 +97,28 @@ async def typed() -> str:
 
     The thread that waits for it is a daemon: if the agent ends before somebody types,
     nothing keeps this program from ending, too.
+
+    Raises:
+        FunctionFailed: nobody can type anything, or will any more.
     """
     line: Future[bytes] = Future()
-    # Not `input`, which would hold the lock of standard input when the program ends.
-    threading.Thread(target=lambda: line.set_result(os.read(0, 1_000)), daemon=True).start()
+    line.set_running_or_notify_cancel()  # From now on a Ctrl-C leaves it to the thread.
+    threading.Thread(target=lambda: line.set_result(read()), daemon=True).start()
     said = await asyncio.wrap_future(line)
     if not said:
-        raise EOFError
+        raise FunctionFailed("NO_ANSWER", "nobody is at the terminal")
     return said.decode(errors="replace")
+
+
+def read() -> bytes:
+    """Return what comes from standard input next, or nothing if that cannot be read."""
+    if sys.stdin is None:  # It was closed, and something else may have its number by now.
+        return b""
+    try:
+        # Not `input`, which would hold the lock of standard input when the program ends.
+        return os.read(sys.stdin.fileno(), 1_000)
+    except OSError:
+        return b""
 
 
 async def main(*, only_start: bool) -> None:
@@ -113,16 +129,22 @@ async def main(*, only_start: bool) -> None:
         await client.start_agent(Deployer, name="deployer", backend="echo", cwd=HERE)
         if only_start:
             return
-        session = await client.attach(
-            "deployer", catalogs=[catalog], functions={"confirm": confirm}
-        )
-        async with session:
-            try:
-                print((await client.ask("deployer", TASK)).text)
-            except TurnFailed as failed:
-                print(failed)
-            print(await session.call("verdicts"))
-        await client.stop("deployer")
+        try:
+            await deployed(client, catalog)
+        finally:
+            # Also after a Ctrl-C at the question: this program started it.
+            with contextlib.suppress(Refused):  # It may have died, which was told.
+                await client.stop("deployer")
+
+
+async def deployed(client: AsyncClient, catalog: Catalog) -> None:
+    session = await client.attach("deployer", catalogs=[catalog], functions={"confirm": confirm})
+    async with session:
+        try:
+            print((await client.ask("deployer", TASK)).text)
+        except TurnFailed as failed:
+            print(failed)
+        print(await session.call("verdicts"))
 
 
 if __name__ == "__main__":
@@ -130,3 +152,5 @@ if __name__ == "__main__":
         asyncio.run(main(only_start="--only-start" in sys.argv[1:]))
     except GenAgentError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

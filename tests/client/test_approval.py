@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def run(house: PrivateDaemon, argv: list[str], answer: str) -> subprocess.Comple
     [
         ("yes\n", TASK, "approved"),
         ("no\n", "the turn failed: pre_turn_skipped", "refused"),
-        ("", "the turn failed: pre_turn_skipped", "not approved (EXECUTION_ERROR)"),
+        ("", "the turn failed: pre_turn_skipped", "not approved (NO_ANSWER)"),
     ],
     ids=["yes", "no", "nobody"],
 )
@@ -57,6 +58,41 @@ def test_nothing_risky_runs_without_a_yes(
     assert lines[0] == f"May I go on? {TASK}"
     assert lines[-1] == str([f"{verdict}: {TASK}"])
     assert told in done.stdout
+
+
+@pytest.mark.parametrize("redirected", ["< /dev/null", "0> /dev/null", "<&-"])
+def test_input_that_cannot_be_read_is_no_answer(house: PrivateDaemon, redirected: str) -> None:
+    """At its end, not for reading, or closed: the agent hears at once that nobody answers."""
+    argv = shlex.join([sys.executable, str(SCRIPT)])
+
+    done = run(house, ["/bin/sh", "-c", f"{argv} {redirected}"], "")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str([f"not approved (NO_ANSWER): {TASK}"])
+
+
+def test_ctrl_c_at_the_question_stops_the_agent(house: PrivateDaemon) -> None:
+    """Nobody else would, and nothing is worth a traceback."""
+    with (
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT)],
+            env=house.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as program,
+        Client(house.run) as client,
+    ):
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stdout.readline() == f"May I go on? {TASK}\n"
+
+        program.send_signal(signal.SIGINT)
+
+        assert program.wait(60) == 130
+        assert program.stderr.read() == ""
+        assert client.whereis("deployer") is None
 
 
 def test_a_question_of_an_agent_that_died_keeps_nobody_waiting(house: PrivateDaemon) -> None:
