@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import termios
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -90,6 +91,8 @@ class Keyboard:
 
     async def line(self) -> str | None:
         """Return the next line, or None when there will be none."""
+        if sys.stdin is None:
+            return None  # It was closed; whatever has its number now is not for us to read.
         line, newline, rest = self._read.partition(b"\n")
         while not newline:
             await _readable()
@@ -110,7 +113,7 @@ class Keyboard:
 
         What a pipe holds was written as answers, and stays.
         """
-        if os.isatty(_STDIN):
+        if sys.stdin is not None and os.isatty(_STDIN):
             self._read = b""
             with contextlib.suppress(termios.error):
                 termios.tcflush(_STDIN, termios.TCIFLUSH)

@@ -158,7 +158,8 @@ def _given_text(argument: str | None, file: str | None, what: str) -> str:
         if argument == "-":
             return _stdin(what)
     except OSError as error:
-        raise Failure(exits.USAGE, "usage", f"{file}: {error.strerror}") from None
+        where = "stdin" if file is None else file
+        raise Failure(exits.USAGE, "usage", f"{where}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise Failure(exits.USAGE, "usage", f"the {what} is not UTF-8: {error}") from None
     assert argument is not None
@@ -166,6 +167,8 @@ def _given_text(argument: str | None, file: str | None, what: str) -> str:
 
 
 def _stdin(what: str) -> str:
+    if sys.stdin is None:
+        raise Failure(exits.USAGE, "usage", f"the {what} is to come from stdin, which is closed")
     if sys.stdin.isatty():
         raise Failure(
             exits.USAGE, "usage", f"the {what} is to come from stdin, and that is a terminal"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import click
 import pytest
 
 from genagent_protocol.answers import Status
-from genagentd.cli import values
+from genagentd.cli import exits, values
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration, harmless, shortened, table
 
@@ -198,3 +199,33 @@ def test_long_text_is_cut_visibly() -> None:
     """A transcript does not fill the terminal."""
     assert shortened("ab", 2) == "ab"
     assert shortened("abc", 2) == "ab…"
+
+
+class _Unreadable(io.RawIOBase):
+    """What is open for writing only."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _buffer: object) -> int:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+
+@pytest.mark.parametrize(
+    ("stdin", "told"),
+    [
+        (None, "the prompt is to come from stdin, which is closed"),
+        (io.TextIOWrapper(io.BufferedReader(_Unreadable())), "stdin: Bad file descriptor"),
+    ],
+    ids=["closed", "not for reading"],
+)
+def test_stdin_that_cannot_be_read_is_told(
+    monkeypatch: pytest.MonkeyPatch, stdin: object, told: str
+) -> None:
+    """It is no fault of the program."""
+    monkeypatch.setattr(sys, "stdin", stdin)
+
+    with pytest.raises(Failure) as failed:
+        values.payload_text("-", None, "prompt")
+
+    assert (failed.value.exit_code, failed.value.message) == (exits.USAGE, told)
