@@ -20,7 +20,7 @@ from genagent_protocol.errors import FunctionFailed, UsageError
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import Reason
 from genagent_protocol.refs import MailboxAddress, MalformedIdentity
-from genagent_protocol.requests import AttachUi
+from genagent_protocol.requests import MAX_CATALOG_CHARACTERS, MAX_CATALOGS, AttachUi
 from genagent_protocol.turns import inputs
 from genagentd.agent import log
 from genagentd.agent.calls import Say
@@ -33,9 +33,6 @@ T = TypeVar("T")
 
 #: How many sessions one agent has at most.
 MAX_SESSIONS = 64
-#: How many catalogs one of them names at most, and how long their ids are together.
-MAX_CATALOGS = 256
-MAX_CATALOG_CHARACTERS = 65_536
 #: No attached client serves the catalog, or the session that was meant is over.
 NO_CLIENT = "NO_CLIENT"
 

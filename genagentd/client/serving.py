@@ -16,6 +16,7 @@ from genagent_protocol.errors import FunctionFailed, UsageError
 from genagent_protocol.plain import FrozenDict, NotPlain, Plain, freeze
 from genagent_protocol.reasons import NOCONNECTION, ExitReason
 from genagent_protocol.refs import AgentHandle
+from genagent_protocol.requests import MAX_CATALOG_CHARACTERS, MAX_CATALOGS
 from genagent_protocol.rpc import (
     EXECUTION_ERROR,
     UNKNOWN_ERROR,
@@ -37,7 +38,7 @@ from genagent_protocol.rpc import (
 )
 from genagent_protocol.rpc import Message as UiJson
 from genagent_protocol.rpc.execution import in_place_of
-from genagent_protocol.rpc.json_values import thawed_object
+from genagent_protocol.rpc.json_values import is_sendable, thawed_object
 from genagentd.client.boxes import Message
 
 #: A catalog as a value, or as the document that describes it.
@@ -82,10 +83,12 @@ class Serving:
         """Take the catalogs and what stands behind them.
 
         Raises:
-            UsageError: a catalog is none, two have one id, or a function is none or in none.
+            UsageError: a catalog is none or has no id that can be sent, two have one id, there
+                are too many, or a function is none or in none.
         """
         self.agent = agent
         self.rpc = _rpc([_catalog(catalog) for catalog in _listed(catalogs)])
+        _check_ids(self.catalog_ids)
         self.functions = _served(functions)
         #: The surfaces that bindings in arguments may be about, by their ids.
         self.surfaces = Surfaces()
@@ -283,6 +286,21 @@ def _served(functions: object) -> dict[str, Served]:
         if not isinstance(name, str) or not callable(function):
             raise UsageError(f"functions: {name!r} is no name with a function")
     return dict(functions)
+
+
+def _check_ids(catalog_ids: tuple[object, ...]) -> None:
+    """Refuse what no agent would take, or no message hold: a catalog is made without a check."""
+    for catalog_id in catalog_ids:
+        if not isinstance(catalog_id, str):
+            raise UsageError(f"catalogs: an id is text, not {type(catalog_id).__name__}")
+        if not is_sendable(catalog_id):
+            raise UsageError(f"catalogs: the id {catalog_id[:80]!a} has a lone surrogate")
+    characters = sum(len(str(catalog_id)) for catalog_id in catalog_ids)
+    if len(catalog_ids) > MAX_CATALOGS or characters > MAX_CATALOG_CHARACTERS:
+        raise UsageError(
+            f"catalogs: {len(catalog_ids)} with ids of {characters} characters (the basic one "
+            f"counts); at most {MAX_CATALOGS} with {MAX_CATALOG_CHARACTERS} can be served"
+        )
 
 
 def _catalog(given: AnyCatalog) -> Catalog:

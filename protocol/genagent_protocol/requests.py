@@ -183,6 +183,11 @@ class Drain:
     """Refuse new work, finish the active turn, exit `normal`; answered when draining."""
 
 
+#: How many catalogs one session names at most, and how long their ids are together.
+MAX_CATALOGS = 256
+MAX_CATALOG_CHARACTERS = 65_536
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachUi:
     """Open a session of function calls with me: the box of my connection that hears it.

@@ -56,6 +56,10 @@ def ui(message: object) -> UiMessage:
     return UiMessage(message=frozen)
 
 
+def named(catalog_id: Any) -> Catalog:
+    return Catalog(catalog_id=catalog_id, functions=())
+
+
 def calling(
     name: str = "ask", catalog: str = "urn:test:person", surface: str | None = None, **args: object
 ) -> UiMessage:
@@ -423,17 +427,26 @@ def test_a_client_that_attaches_to_nobody_loads_nothing_that_reads_schemas() -> 
 
 
 @pytest.mark.parametrize(
-    ("catalogs", "functions", "named"),
+    ("catalogs", "functions", "problem"),
     [
         (5, {}, "catalogs: a list of them is wanted, not int"),
         ({"catalogId": "c"}, {}, "catalogs: a list of them is wanted, not dict"),
         ([{"catalogId": b"c"}], {}, "catalogs: the document is not JSON"),
+        (None, {}, "catalogs: a list of them is wanted, not NoneType"),
+        (PERSON, {}, "catalogs: a list of them is wanted, not Catalog"),
+        ([named(5)], {}, "catalogs: an id is text, not int"),
+        ([named("x" * 70_000)], {}, "catalogs: 2 with ids of 70063 characters"),
+        ([{"catalogId": "x" * 70_000}], {}, "catalogs: 2 with ids of 70063 characters"),
+        ([named("\ud800")], {}, r"catalogs: the id '\\ud800' has a lone surrogate"),
+        ([named(str(n)) for n in range(300)], {}, "catalogs: 301 with ids of"),
         ((), 5, "functions: a mapping from names is wanted, not int"),
         ((), {"confirm": 5}, "functions: 'confirm' is no name with a function"),
         ((), {5: print}, "functions: 5 is no name with a function"),
     ],
 )
-def test_what_is_no_catalog_or_function_is_named(catalogs: Any, functions: Any, named: str) -> None:
+def test_what_is_no_catalog_or_function_is_named(
+    catalogs: Any, functions: Any, problem: str
+) -> None:
     """Before anybody is asked for a session."""
-    with pytest.raises(UsageError, match=named):
+    with pytest.raises(UsageError, match=problem):
         Serving(handle(), catalogs, functions)
