@@ -16,6 +16,7 @@ from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns import effects, inputs
+from genagent_protocol.turns.held import under_way
 from genagent_protocol.turns.rules import advance, begin
 from genagent_protocol.turns.state import Advance, Agent
 from genagentd.agent import incoming, log
@@ -29,7 +30,6 @@ from genagentd.agent.opening import Opened
 from genagentd.agent.outgoing import Outgoing
 from genagentd.agent.processes import Processes
 from genagentd.agent.turn import CheckpointCall, Turns
-from genagentd.agent.unresolved import held, under_way, unresolved
 from genagentd.deadlines import Deadlines
 
 #: How many things are dealt with before the loop gets its turn again.
@@ -37,7 +37,6 @@ BATCH = 256
 
 #: The deadlines after which a turn must not go on, whoever could still say so.
 ENDS_A_TURN = frozenset({"watchdog", "grace"})
-ASKED_TO_END = (inputs.DrainRequested, inputs.StopRequested)
 TURN_OVER = (inputs.TurnEnded, inputs.TurnCrashed, inputs.TurnStopped)
 
 
@@ -70,14 +69,12 @@ class Shell:
         self._last_resort = LastResort()
         self._sweeping: asyncio.Task[None] | None = None
         self._exit: ExitReason | None = None
-        #: What the daemon was told is left without an outcome, once it has asked for the end.
-        self._leaves: tuple[RequestRef, ...] | None = None
         #: Accepted requests that got no outcome, once the agent has exited.
         self.unresolved: tuple[RequestRef, ...] = ()
 
     async def run(self) -> ExitReason:
         """Live, and return why that ended; everything said until then has been handed over."""
-        await self._obey(self._machine, self._begun)
+        await self._obey(self._begun)
         taken = 0
         while self._exit is None:
             item = self._inbox.take()
@@ -159,21 +156,11 @@ class Shell:
         """Let the machine know *fact*, and do what follows, until it waits for something else."""
         if isinstance(fact, inputs.TurnEventReceived):
             self._turns.heard(fact.turn)
-        await self._obey(self._machine, advance(self._machine, fact))
-        if self._leaves is not None or isinstance(fact, ASKED_TO_END):
-            self._tell_what_it_leaves()
-
-    def _tell_what_it_leaves(self) -> None:
-        """Tell it at once, and when it is less: we may be killed before we can say `Exiting`."""
-        leaves = held(self._machine)
-        if leaves != self._leaves and self._exit is None:
-            self._leaves = leaves
-            self._outgoing.say(DAEMON, envelopes.Leaving(unresolved=leaves))
-            self._outgoing.flush()
+        await self._obey(advance(self._machine, fact))
 
     # Orders
 
-    async def _obey(self, before: Agent, step: Advance) -> None:
+    async def _obey(self, step: Advance) -> None:
         while True:
             self._machine = step.agent
             current = under_way(step.agent)
@@ -181,11 +168,9 @@ class Shell:
             fact: inputs.Input | None = None
             for effect in step.effects:
                 fact = await self._perform(effect)
-            if self._exit is not None:
-                self.unresolved = unresolved(before, step)
             if fact is None:
                 return
-            before, step = self._machine, advance(self._machine, fact)
+            step = advance(self._machine, fact)
 
     async def _perform(self, effect: effects.Effect) -> inputs.Input | None:
         match effect:
@@ -200,8 +185,11 @@ class Shell:
                 return self._start(effect)
             case effects.KeepTurn():
                 await self._keep(effect)
-            case effects.Terminate(reason):
-                self._outgoing.flush()
+            case effects.Leaving(unresolved):
+                self._tell_what_it_leaves(unresolved)
+            case effects.Terminate(reason, unresolved):
+                # The callbacks may take longer than anybody waits for.
+                self._tell_what_it_leaves(unresolved)
                 await self._callbacks.terminate(reason)
             case (
                 effects.SendAdmission()
@@ -213,6 +201,11 @@ class Shell:
             case _:
                 self._do(effect)
         return None
+
+    def _tell_what_it_leaves(self, unresolved: tuple[RequestRef, ...]) -> None:
+        self.unresolved = unresolved
+        self._outgoing.say(DAEMON, envelopes.Leaving(unresolved=unresolved))
+        self._outgoing.flush()
 
     def _do(
         self,

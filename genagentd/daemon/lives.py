@@ -67,6 +67,8 @@ class Life:
         self.unresponsive = False
         #: Whether it was ever ready for requests.
         self.was_ready = False
+        #: Whether it was asked to end.
+        self.asked = False
         #: What it said it leaves without an outcome; None if it was never asked to end.
         self.leaves: tuple[RequestRef, ...] | None = None
         self._around = around

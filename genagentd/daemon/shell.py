@@ -101,6 +101,7 @@ class Shell:
             case effects.Launch():
                 self._launch(effect)
             case effects.AskToStop():
+                self.lives[effect.incarnation].asked = True
                 self._tell(
                     effect.incarnation,
                     envelopes.StopAsked(reason=effect.reason, drain=effect.drain),
@@ -176,7 +177,7 @@ class Shell:
         """Name the requests that got no outcome because it ended."""
         for ref in life.leaves or ():
             report("request.unresolved", agent=life.start.name, ref=ref.text)
-        if life.leaves is None and life.was_ready and self.table.shutdown is not None:
+        if life.leaves is None and life.was_ready and life.asked:
             # It was killed before it could say so: frozen, or holding its interpreter.
             warn("requests.unknown", agent=life.start.name, incarnation=life.incarnation.text)
 

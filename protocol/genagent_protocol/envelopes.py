@@ -180,8 +180,8 @@ class StartRefused:
 class Leaving:
     """Agent → daemon: asked to end, I hold these accepted requests without a completion.
 
-    Said at once, and again when they are fewer, since the agent may be killed before
-    it can say `Exiting`: then these are accounted for.
+    Said at once, and again before the termination callbacks, since the agent may be
+    killed before it can say `Exiting`: then the last list is accounted for.
     """
 
     unresolved: tuple[RequestRef, ...] = ()

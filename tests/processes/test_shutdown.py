@@ -155,6 +155,18 @@ def test_a_request_whose_agent_had_no_time_is_named_all_the_same(
     assert fates == {running: "logged", queued: "logged" if how == "forced" else "draining"}
 
 
+def test_a_request_of_an_agent_that_is_slow_to_end_is_named(hasty: PrivateDaemon) -> None:
+    """What is left is told before its last callback runs, which it does not survive."""
+    with Client(hasty.run) as client:
+        slow = {"seconds": 60, "shutdown_ms": 500}
+        fleet.start(client, "a", agent="SlowToEnd", options=slow)
+        client.halt("a")
+        waiting = client.tell("a", "waits")
+        client.stop("a")
+
+    assert [line["ref"] for line in lines(hasty, "request.unresolved")] == [waiting.text]
+
+
 def _signalled_again(daemon: PrivateDaemon) -> bool:
     daemon.signal(signal.SIGTERM)
     return any(line["forced"] for line in lines(daemon, "signal"))

@@ -179,12 +179,24 @@ def _see(ledger: Ledger, effect: does.Effect, after: at.Agent, *, last: bool) ->
         case does.Invoke():
             law(last, "Invoke is not the last effect")
             return ledger
+        case does.Leaving(unresolved) | does.Terminate(unresolved=unresolved):
+            _accounted(ledger, unresolved)
+            return ledger
         case does.Exit():
             law(last, "Exit is not the last effect")
             law(ledger.alive is None, "the agent exits over a turn that is alive")
             return replace(ledger, exited=True)
         case _:
             return ledger
+
+
+def _accounted(ledger: Ledger, told: tuple[RequestRef, ...]) -> None:
+    owed = {ref for ref, fate in ledger.fates if fate.completes and fate.admitted and not fate.over}
+    law(owed <= {*told}, "a request that ends with the agent is not accounted for")
+    for ref in told:
+        fate = ledger.fate(ref)
+        law(fate is None or not fate.over, "a request that has its outcome is told as unresolved")
+        law(fate is None or fate.kind != "ask", "an ask is told as unresolved")
 
 
 def _admitted(ledger: Ledger, ref: RequestRef, accepted: bool) -> Ledger:

@@ -290,10 +290,21 @@ class Emit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """Asked to end, the agent holds these requests without an outcome, and may be killed so."""
+
+    unresolved: tuple[RequestRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Terminate:
-    """Run `terminate_agent`, then `terminate_session`; neither can prevent the end."""
+    """Run `terminate_agent`, then `terminate_session`; neither can prevent the end.
+
+    `unresolved` are the requests that get no outcome. They are told before anything runs.
+    """
 
     reason: ExitReason
+    unresolved: tuple[RequestRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +328,7 @@ Effect: TypeAlias = (
     | DisarmDeadline
     | Invoke
     | Emit
+    | Leaving
     | Terminate
     | Exit
 )

@@ -25,8 +25,9 @@ from genagent_protocol.reasons import (
     ExitReason,
 )
 from genagent_protocol.turns.decisions import Decision, Declined, Done
-from genagent_protocol.turns.effects import AbandonTurn, ArmDeadline, Effect, Emit, Reply
+from genagent_protocol.turns.effects import AbandonTurn, ArmDeadline, Effect, Emit, Leaving, Reply
 from genagent_protocol.turns.evolve import replace
+from genagent_protocol.turns.held import held
 from genagent_protocol.turns.inputs import CallbackCrashed, DrainRequested, StopRequested
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.rules_settle import conclude, settle, take_waiting
@@ -69,7 +70,7 @@ def drain(agent: Agent, given: DrainRequested) -> Advance:
     agent = replace(agent, notifications=Waiting())
     if isinstance(agent.step, Ready):
         return leave(agent, given.reason).after(*answer, *effects)
-    return Advance(agent, (*answer, *effects))
+    return Advance(agent, (*answer, *effects, Leaving(held(agent))))
 
 
 def _any(_request: Request) -> bool:
@@ -86,10 +87,12 @@ def stop(agent: Agent, given: StopRequested) -> Advance:
     agent, answers = _answer_asks(replace(agent, leaving=given.reason), given.reason)
     match agent.step:
         case Running(turn):
-            return stop_turn(agent, turn, None, _last_grace_ms(agent)).after(*answers)
+            leaving = Leaving(held(agent))
+            return stop_turn(agent, turn, None, _last_grace_ms(agent)).after(*answers, leaving)
         case Stopping(turn):
+            leaving = Leaving(held(agent))
             shorter = ArmDeadline("grace", _last_grace_ms(agent), turn.number)
-            return Advance(replace(agent, step=Stopping(turn, None)), (*answers, shorter))
+            return Advance(replace(agent, step=Stopping(turn, None)), (*answers, leaving, shorter))
     return leave(agent, given.reason).after(*answers)
 
 

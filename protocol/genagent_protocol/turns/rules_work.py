@@ -19,15 +19,16 @@ from genagent_protocol.reasons import ExitReason, Failure, Overloaded
 from genagent_protocol.turns.decisions import Prompt
 from genagent_protocol.turns.effects import Effect, Emit, Exit, Invoke, PreTurn, Terminate
 from genagent_protocol.turns.evolve import replace
+from genagent_protocol.turns.held import held
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.state import Advance, Agent, Exited, Gating, Ready
 
 
 def next_work(agent: Agent) -> Advance:
     """Return the agent with its next work begun, or ready and waiting."""
+    agent = replace(agent, step=Ready())
     if agent.draining is not None:
         return leave(agent, agent.draining)
-    agent = replace(agent, step=Ready())
     if agent.halted or agent.paced:
         return Advance(agent)
     if agent.chain is not None:
@@ -46,7 +47,11 @@ def dispatch(agent: Agent, request: Request, then: tuple[Effect, ...] = ()) -> A
 
 def leave(agent: Agent, reason: ExitReason) -> Advance:
     """Return the agent exited: both termination callbacks, then the end."""
-    farewell = (Terminate(reason), Emit(name="terminated", reason=reason), Exit(reason))
+    farewell = (
+        Terminate(reason, held(agent)),
+        Emit(name="terminated", reason=reason),
+        Exit(reason),
+    )
     return Advance(replace(agent, step=Exited(reason)), farewell)
 
 

@@ -1,4 +1,4 @@
-"""Which accepted requests end, or may end, with their agent: accounted for, never completed.
+"""Which accepted requests an agent holds without an outcome: what would end with it.
 
 Asks are not among them: who asks learns the end as its answer or from the DOWN.
 """
@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from genagent_protocol.refs import RequestRef
-from genagent_protocol.turns.effects import SendCompletion
 from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.state import (
-    Advance,
     Agent,
     Checkpointing,
     Deciding,
@@ -23,7 +21,7 @@ from genagent_protocol.turns.state import (
     Wrapping,
 )
 
-#: The last word has to fit into a message.
+#: What is told of them has to fit into a message.
 MAX_TOLD = 10_000
 
 
@@ -46,14 +44,6 @@ def held(agent: Agent) -> tuple[RequestRef, ...]:
     """Return the tells that *agent* has accepted and has not given an outcome yet."""
     said = {result.ref for result in agent.results.items}
     found = (request.ref for request in _accepted(agent) if request.ref not in said)
-    return tuple(islice(found, MAX_TOLD))
-
-
-def unresolved(before: Agent, last: Advance) -> tuple[RequestRef, ...]:
-    """Return the tells that *before* had accepted and that its *last* step gave no outcome."""
-    said = {effect.ref for effect in last.effects if isinstance(effect, SendCompletion)}
-    said |= {result.ref for result in last.agent.results.items}
-    found = (request.ref for request in _accepted(before) if request.ref not in said)
     return tuple(islice(found, MAX_TOLD))
 
 
