@@ -228,11 +228,11 @@ class Shell:
                 self._deadline_turns[name] = turn
                 self._deadlines.arm(name, after_ms)
                 if name in ENDS_A_TURN:
-                    self._last_resort.arm(after_ms)
+                    self._last_resort.arm(name, after_ms, self._turns.thread)
             case effects.DisarmDeadline(name):
                 self._deadlines.disarm(name)
                 if name in ENDS_A_TURN:
-                    self._last_resort.disarm()
+                    self._last_resort.disarm(name)
             case effects.Emit():
                 self._observer.note(effect)
             case effects.Exit(reason):

@@ -193,6 +193,11 @@ class Turns:
         self._thread.call(self._begin, flight, work)
         return inputs.TurnStarted(order.turn)
 
+    @property
+    def thread(self) -> int:
+        """The identity of the thread that turns run in, once one has begun."""
+        return self._thread.ident
+
     def elapsed_ms(self) -> int:
         """Return how long the latest turn runs, or ran."""
         return 0 if self._flight is None else now_ms() - self._flight.began_ms

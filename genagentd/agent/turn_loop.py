@@ -66,6 +66,14 @@ class TurnThread:
 
     def __init__(self) -> None:
         self._loop: TurnLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def ident(self) -> int:
+        """The thread's identity, once it was started."""
+        assert self._thread is not None
+        assert self._thread.ident is not None
+        return self._thread.ident
 
     @property
     def loop(self) -> TurnLoop:
@@ -88,7 +96,7 @@ class TurnThread:
         except RuntimeError:
             loop.close()
             raise
-        self._loop = loop
+        self._loop, self._thread = loop, thread
 
     def call(self, work: Callable[..., object], *arguments: object) -> None:
         """Do *work* in the thread, soon."""

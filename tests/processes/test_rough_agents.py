@@ -389,8 +389,8 @@ def test_a_turn_that_keeps_the_interpreter_is_ended_by_the_kernel(client: Client
     handle = fleet.start(
         client,
         "a",
-        [{"spawn": "grandchild"}, {"hang": "held", "for_ms": 600_000}],
-        agent="HastyLastResort",
+        [{"spawn": "grandchild"}, {"kind": "text", "text": "think"}, {"hang": "idle"}],
+        agent="KeepsTheInterpreter",
         options={"watchdog_ms": 1_000, "interrupt_grace_ms": 200},
     )
     client.at(handle).monitor()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import threading
@@ -55,12 +56,16 @@ class SleepsInInit(Quiet):
         return Started({}, None)
 
 
-class HastyLastResort(Quiet):
-    """Is ended by the kernel soon after a deadline that it could not keep itself."""
+class KeepsTheInterpreter(Quiet):
+    """Computes in C for ever, and is ended by the kernel soon after its deadline."""
 
     def init_agent(self, options: FrozenDict) -> Started[None]:
         vars(last_resort).update(PATIENCE_MS=300)
         return Started(options, None)
+
+    def handle_stream_event(self, event: Event, state: None) -> None:
+        if event.kind == "text":
+            re.match(r"(a+)+$", "a" * 60 + "b")
 
 
 class SlowToEnd(Quiet):
