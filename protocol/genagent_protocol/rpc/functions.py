@@ -28,6 +28,9 @@ class Scope(Protocol):
     def resolve(self, value: Json) -> Json:
         """Return the value of a literal, a binding or a call. It may raise."""
 
+    def work(self, steps: int) -> None:
+        """Count what the body itself does, if that may be much. It may raise."""
+
 
 #: The code of a function. It gets its resolved arguments, which are its own to
 #: change, and the scope of the call. What it returns is the value; an `RpcError`

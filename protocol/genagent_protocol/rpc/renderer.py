@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from genagent_protocol.rpc.allowance import Allowance
 from genagent_protocol.rpc.bodies import attempted
 from genagent_protocol.rpc.catalog import Catalog, catalog_named
 from genagent_protocol.rpc.context import DataContext, Surface
@@ -39,7 +40,7 @@ from genagent_protocol.rpc.outgoing import (
     checked_default_timeout,
 )
 from genagent_protocol.rpc.reading import Loose, read_loosely
-from genagent_protocol.rpc.resolution import Allowance, Resolver
+from genagent_protocol.rpc.resolution import Resolver
 
 _ANSWER: Final = "rendererFunctionResponse"
 
@@ -179,7 +180,7 @@ class Rpc(OutgoingCalls):
             return RpcError(INVALID_FUNCTION_CALL, refusal)
         resolver = Resolver(
             context=place,
-            allowance=Allowance(self.limits.max_resolved_bytes),
+            allowance=Allowance(self.limits),
             caller="agent",
             user_activated=user_activated,
         )

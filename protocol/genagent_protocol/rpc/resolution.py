@@ -4,7 +4,7 @@ Tried in this order: a binding (`@path`), a call (`@call`), a list, an object, a
 literal. What a binding yields is data: it is copied and never looked at again,
 even if it has the shape of a binding or a call. Keys with one `@` belong to the
 protocol; a doubled one stands for the key with one. Evaluation as a whole is
-bounded in depth, in calls and in bytes, because a data model can hold templates
+bounded in depth, in work and in bytes, because a data model can hold templates
 that lead back to themselves.
 """
 
@@ -12,52 +12,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from genagent_protocol.rpc.allowance import Allowance
 from genagent_protocol.rpc.bodies import returned
 from genagent_protocol.rpc.context import DataContext
 from genagent_protocol.rpc.faults import ExpressionFault
 from genagent_protocol.rpc.functions import Caller, Function
-from genagent_protocol.rpc.json_values import Arguments, Json, Unfit, copied
-from genagent_protocol.rpc.limits import (
-    MAX_ARGUMENTS,
-    MAX_CALL_DEPTH,
-    MAX_NESTED_CALLS,
-    RpcLimits,
-)
+from genagent_protocol.rpc.json_values import Arguments, Json
+from genagent_protocol.rpc.limits import CALL_STEPS, MAX_ARGUMENTS, MAX_CALL_DEPTH, RpcLimits
 from genagent_protocol.rpc.outcomes import RpcError
 
 INDEX = "@index"
-
-
-class Allowance:
-    """What one evaluation may still use; the only thing here that changes in place."""
-
-    __slots__ = ("bytes_left", "calls_left")
-
-    def __init__(self, max_bytes: int) -> None:
-        self.bytes_left = max_bytes
-        self.calls_left = MAX_NESTED_CALLS
-
-    def take_call(self) -> None:
-        """Count one call.
-
-        Raises:
-            ExpressionFault: that was one too many.
-        """
-        self.calls_left -= 1
-        if self.calls_left < 0:
-            raise ExpressionFault(f"More than {MAX_NESTED_CALLS} function calls are needed.")
-
-    def copy(self, value: object, what: str) -> Json:
-        """Return a copy of *value* and count its bytes.
-
-        Raises:
-            ExpressionFault: JSON cannot hold it, or it is one too large.
-        """
-        copy = copied(value, max_bytes=self.bytes_left)
-        if isinstance(copy, Unfit):
-            raise ExpressionFault(f"{what} cannot be used: {copy.problem}.")
-        self.bytes_left -= copy.size_bytes
-        return copy.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +54,14 @@ class Resolver:
         """
         return {name: self.resolve(value) for name, value in args.items()}
 
+    def work(self, steps: int) -> None:
+        """Count the work of a body against the allowance.
+
+        Raises:
+            ExpressionFault: that was more than one call may take.
+        """
+        self.allowance.work(steps)
+
     def _object_value(self, value: dict[str, Json]) -> Json:
         path, name = value.get("@path"), value.get("@call")
         if isinstance(path, str) and "componentId" not in value:
@@ -109,11 +81,12 @@ class Resolver:
             return inner._system_result(name, call, args)
         function = self._function(name, call, args)
         resolved = inner.resolve_arguments(args)
+        self.allowance.work_on(resolved)
         function.arguments.settle(resolved)
         return inner._result(function, resolved)
 
     def _inside_a_call(self) -> Resolver:
-        self.allowance.take_call()
+        self.allowance.work(CALL_STEPS)
         if self.depth >= MAX_CALL_DEPTH:
             raise ExpressionFault(f"Function calls nest deeper than {MAX_CALL_DEPTH} levels.")
         return replace(self, depth=self.depth + 1)
@@ -129,6 +102,7 @@ class Resolver:
             raise ExpressionFault(
                 f"Unrecognized function '{name}': not in catalog '{catalog.catalog_id}'."
             )
+        self.allowance.work_on(args)
         problem = function.arguments.written_problem(args)
         if problem is not None:
             raise ExpressionFault(f"Invalid arguments for function '{name}': {problem}.")
@@ -172,7 +146,7 @@ def resolver_for(
     context: DataContext, *, user_activated: bool = False, limits: RpcLimits | None = None
 ) -> Resolver:
     """Return what evaluates the dynamic values of a surface, as its renderer does."""
-    allowance = Allowance((limits or RpcLimits()).max_resolved_bytes)
+    allowance = Allowance(limits or RpcLimits())
     return Resolver(context=context, allowance=allowance, user_activated=user_activated)
 
 

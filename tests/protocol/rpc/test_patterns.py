@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genagent_protocol.rpc import ExpressionFault
-from genagent_protocol.rpc.basic.matching import found_in
+from genagent_protocol.rpc import ExpressionFault, RpcLimits
+from genagent_protocol.rpc.allowance import Allowance
+from genagent_protocol.rpc.basic.matching import Work, found_in
+
+
+def unshared() -> Work:
+    """Return what counts the work of one match alone."""
+    return Allowance(RpcLimits()).work
+
 
 #: What both dialects read alike. Group names, flags and `$` before a last line end differ.
 ATOMS = st.sampled_from(
@@ -64,7 +71,7 @@ SOME_TEXT = st.text(alphabet="abcA_1 .-x", min_size=1, max_size=8)
 @given(pattern=PATTERNS, text=SOME_TEXT)
 def test_a_pattern_matches_where_re_matches(pattern: str, text: str) -> None:
     """The time is bounded, and nothing else is different."""
-    assert found_in(pattern, text) == (re.search(pattern, text, re.ASCII) is not None)
+    assert found_in(pattern, text, unshared()) == (re.search(pattern, text, re.ASCII) is not None)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +107,7 @@ def test_a_pattern_matches_where_re_matches(pattern: str, text: str) -> None:
 )
 def test_the_dialect_is_the_browsers(pattern: str, text: str, found: bool) -> None:
     """The same form is checked in a terminal and in a web page."""
-    assert found_in(pattern, text) is found
+    assert found_in(pattern, text, unshared()) is found
 
 
 @pytest.mark.parametrize(
@@ -144,7 +151,7 @@ def test_the_dialect_is_the_browsers(pattern: str, text: str, found: bool) -> No
 def test_what_cannot_be_read_or_bounded_is_refused(pattern: str) -> None:
     """A back reference or a look behind would bring the unbounded time back."""
     with pytest.raises(ExpressionFault):
-        found_in(pattern, "a")
+        found_in(pattern, "a", unshared())
 
 
 @pytest.mark.parametrize(
@@ -159,17 +166,17 @@ def test_what_cannot_be_read_or_bounded_is_refused(pattern: str) -> None:
 )
 def test_patterns_that_make_backtracking_explode_are_answered(pattern: str, text: str) -> None:
     """Each of these takes longer than anybody lives with a matcher that tries one way at a time."""
-    assert found_in(pattern, text) is False
+    assert found_in(pattern, text, unshared()) is False
 
 
 def test_a_match_that_needs_too_much_work_is_refused() -> None:
     """Linear is not enough if both are long."""
     with pytest.raises(ExpressionFault, match="too long"):
-        found_in("(a?){200}$", "a" * 100_000 + "!")
+        found_in("(a?){200}$", "a" * 100_000 + "!", unshared())
 
 
 @given(st.text(alphabet="()[]{}|*+?\\^$.,:=!<>-ab1dwsbB0xu", max_size=12), TEXTS)
 def test_any_pattern_is_read_or_refused(pattern: str, text: str) -> None:
     """A pattern comes from outside; there is none that breaks the reader."""
     with suppress(ExpressionFault):
-        assert found_in(pattern, text) in (True, False)
+        assert found_in(pattern, text, unshared()) in (True, False)

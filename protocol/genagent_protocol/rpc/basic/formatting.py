@@ -10,6 +10,7 @@ from genagent_protocol.rpc.basic.logic import counts_as_true
 from genagent_protocol.rpc.basic.numbers import decimals_wanted, grouped, number_wanted
 from genagent_protocol.rpc.functions import Scope
 from genagent_protocol.rpc.json_values import Arguments, Json
+from genagent_protocol.rpc.limits import TEMPLATE_CHARACTER_STEPS
 from genagent_protocol.rpc.templates import template_parts
 from genagent_protocol.rpc.text_forms import text_form
 
@@ -25,7 +26,9 @@ def format_string(args: Arguments, scope: Scope) -> str:
     Raises:
         ExpressionFault: the template or an expression in it is wrong.
     """
-    parts = template_parts(text_form(args.get("value")))
+    template = text_form(args.get("value"))
+    scope.work(len(template) * TEMPLATE_CHARACTER_STEPS)
+    parts = template_parts(template)
     return "".join(text_form(scope.resolve(part)) for part in parts)
 
 

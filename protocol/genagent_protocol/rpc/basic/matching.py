@@ -2,13 +2,13 @@
 
 A pattern comes from an agent and the text from a person; with backtracking the
 two together could hold a renderer for ever. Here the states a match can be in
-advance together, one character at a time, and the work is counted: a match that
-needs too much of it fails, and says so.
+advance together, one character at a time, and the work is counted: a call whose
+matches need too much of it fails, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
@@ -24,9 +24,13 @@ from genagent_protocol.rpc.basic.patterns import (
     read_pattern,
 )
 from genagent_protocol.rpc.faults import ExpressionFault
+from genagent_protocol.rpc.limits import PATTERN_CHARACTER_STEPS, PATTERN_STATE_STEPS
 
 MAX_STATES: Final = 10_000
-MAX_WORK: Final = 2_000_000
+#: How many steps are done before they are told.
+_TOLD_STEPS: Final = 1_000
+#: Who counts steps, and raises when they are too many.
+Work: TypeAlias = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +57,21 @@ _State: TypeAlias = Characters | Border | _Jump | _Look | _Match
 _Program: TypeAlias = "list[_State]"
 
 
-def found_in(pattern: str, text: str) -> bool:
-    """Return whether *pattern* matches anywhere in *text*.
+def found_in(pattern: str, text: str, work: Work) -> bool:
+    """Return whether *pattern* matches anywhere in *text*; *work* is told what that takes.
 
     Raises:
-        ExpressionFault: the pattern cannot be read, or the match needs too much work.
+        ExpressionFault: the pattern cannot be read, or *work* says that it is too much.
     """
+    node = read_pattern(pattern)
+    work(len(pattern) * PATTERN_CHARACTER_STEPS)
     writer = _Writer()
-    program = writer.program(read_pattern(pattern))
-    return _Run(text).search(program, 0, anchored=False)
+    program = writer.program(node)
+    work(writer.steps * PATTERN_STATE_STEPS)
+    run = _Run(text, work)
+    found = run.search(program, 0, anchored=False)
+    run.tell()
+    return found
 
 
 @dataclass(slots=True)
@@ -136,10 +146,11 @@ class _Writer:
 
 @dataclass(slots=True)
 class _Run:
-    """One text being matched, and how much work that has been."""
+    """One text being matched, and the steps of it that were not told yet."""
 
     text: str
-    work: int = 0
+    work: Work
+    steps: int = 0
     _looked: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def search(self, program: _Program, start: int, *, anchored: bool) -> bool:
@@ -212,6 +223,11 @@ class _Run:
         return 0 <= place < len(self.text) and WORD_CHARACTERS.admit(self.text[place])
 
     def _count(self) -> None:
-        self.work += 1
-        if self.work > MAX_WORK:
-            raise ExpressionFault("The pattern takes too long on this text.")
+        self.steps += 1
+        if self.steps >= _TOLD_STEPS:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell the work done since the last time."""
+        steps, self.steps = self.steps, 0
+        self.work(steps)

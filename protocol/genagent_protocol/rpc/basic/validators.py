@@ -31,14 +31,14 @@ def required(args: Arguments, _scope: Scope) -> dict[str, Json]:
     return {"valid": value is not None and value not in ("", [])}
 
 
-def regex(args: Arguments, _scope: Scope) -> dict[str, Json]:
+def regex(args: Arguments, scope: Scope) -> dict[str, Json]:
     """Return whether `pattern` matches anywhere in `value`.
 
     Raises:
         ExpressionFault: the pattern cannot be read, or would take too long.
     """
     pattern, value = text_form(args.get("pattern")), text_form(args.get("value"))
-    return {"valid": found_in(pattern, value)}
+    return {"valid": found_in(pattern, value, scope.work)}
 
 
 def length(args: Arguments, _scope: Scope) -> dict[str, Json]:
