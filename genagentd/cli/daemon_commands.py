@@ -115,6 +115,7 @@ def start(timeout: float, config: Path | None) -> None:
     state = _answer(deadline, where, began)
     ours = began is not None and began.pid in (state.pid, _parent(state.pid))
     text = f"{'running' if ours else 'already running'} (pid {state.pid})"
+    output().done = text
     output().result(text, pid=state.pid, started=ours, run_dir=str(where.run))
 
 

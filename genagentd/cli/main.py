@@ -11,12 +11,15 @@ import os
 import signal
 import sys
 
+from genagentd.cli import streams
+
 #: The modules that add commands to the program `genagent`.
 _COMMANDS = ("lifecycle", "prompts", "tell", "attach", "looking", "logs")
 
 
 def daemon_main() -> None:
     """Run the program `genagentd` and exit with its code."""
+    streams.reopen_closed()
     if _will_run(sys.argv[1:]) and "NOTIFY_SOCKET" not in os.environ:
         # Under a service manager the unit's control group does what the guardian would.
         # Until the guardian is there, Ctrl-C just ends this process, without a traceback.
@@ -31,6 +34,7 @@ def daemon_main() -> None:
 
 def client_main() -> None:
     """Run the program `genagent` and exit with its code."""
+    streams.reopen_closed()
     load_commands()
     from genagentd.cli import agents, program
 

@@ -7,17 +7,15 @@ exit code of `exits`. `--debug` asks for the traceback instead.
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from genagent_protocol.errors import GenAgentError
-from genagentd.cli import exits
+from genagentd.cli import exits, streams
 from genagentd.cli.exits import Failure, failure_of
-from genagentd.cli.output import Output
+from genagentd.cli.output import Output, Unwritable
 
 
 class Interrupted(Exception):
@@ -25,7 +23,7 @@ class Interrupted(Exception):
 
 
 #: What every command takes.
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT = {"max_content_width": 100}
 
 
 def output() -> Output:
@@ -36,15 +34,33 @@ def output() -> Output:
 
 
 def flags(made: click.Command) -> None:
-    """Let a command or a whole program take `--json` and `--debug`.
+    """Let a command or a whole program take `--json`, `--debug` and `--help`.
 
-    Both are read before the command is, so that usage errors obey them too.
+    The first two are read before the command is, so that usage errors obey them too.
     """
     for flag, text in (
         ("--json", "Print JSON with stable keys."),
         ("--debug", "Show the traceback of an error."),
     ):
         made.params.append(click.Option([flag], is_flag=True, expose_value=False, help=text))
+    # Not click's own, or the help would be the one answer that is printed past `Output`.
+    made.add_help_option = False
+    made.params.append(
+        click.Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_help,
+            help="Show this message and exit.",
+        )
+    )
+
+
+def _show_help(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        output().text(f"{context.get_help()}\n")
+        context.exit()
 
 
 def command(app: click.Group, name: str, **more: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -73,13 +89,19 @@ def _quietly_interrupted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def run(app: click.Group, prog: str, arguments: list[str]) -> int:
     """Run *app* and return its exit code."""
+    try:
+        return _run(app, prog, arguments)
+    finally:
+        streams.settle()
+
+
+def _run(app: click.Group, prog: str, arguments: list[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     out = Output(as_json="--json" in own)
     try:
         return app.main(arguments, prog_name=prog, standalone_mode=False, obj=out) or exits.OK
     except BrokenPipeError:
-        # Whoever read our output has enough. Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has enough.
         return exits.FAILED
     except (click.Abort, KeyboardInterrupt, Interrupted):
         return exits.INTERRUPTED
@@ -101,6 +123,8 @@ def _failure(error: Exception, out: Output) -> Failure:
             return Failure(exits.USAGE, "usage", error.format_message(), hint)
         case GenAgentError():
             return failure_of(error, out.command, out.agent)
+        case Unwritable():
+            return Failure(exits.FAILED, "not_written", str(error))
         case _:
             message = f"{type(error).__name__}: {error}"
             return Failure(exits.FAILED, "internal", message, "run it again with --debug")

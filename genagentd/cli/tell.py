@@ -188,9 +188,12 @@ class _Follow:
                 pass  # It is in the story.
 
     def _tell_ref(self) -> None:
-        if not self._told_ref and not self._out.as_json:
-            self._out.text(f"{self._story.ref}\n")
+        if self._told_ref:
+            return
         self._told_ref = True
+        self._out.done = f"{'accepted' if self._story.accepted else 'sent'} as {self._story.ref}"
+        if not self._out.as_json:
+            self._out.text(f"{self._story.ref}\n")
 
     def _show(self, event: Event) -> None:
         self._tell_ref()

@@ -66,7 +66,7 @@ def _command(program: str, name: str, command: click.Command) -> Iterator[str]:
 
 
 def _told(option: click.Option) -> bool:
-    return not option.hidden and not {"--json", "--debug"} & set(option.opts)
+    return not option.hidden and not {"--json", "--debug", "--help"} & set(option.opts)
 
 
 def _help(command: click.Command) -> str:
