@@ -43,6 +43,8 @@ _ROOT_HINT: Final = (
 )
 _MAX_SHOWN: Final = 200
 _MAX_PROBLEMS: Final = 3
+#: Among how many errors those are chosen; a long list may be wrong in every item.
+_MAX_LOOKED_AT: Final = 1_000
 #: Keywords that would give a part of the schema an identity of its own.
 _IDENTITIES: Final = frozenset({"$id", "$anchor", "$dynamicRef", "$dynamicAnchor"})
 #: Keywords whose value is data and not a schema.
@@ -91,10 +93,10 @@ class ArgumentSchema:
 
     def resolved_problem(self, args: Arguments) -> str | None:
         """Say what is wrong with resolved arguments, or None; they are settled first."""
-        errors = list(self._resolved.iter_errors(args))
-        if errors and _settle_all(args, errors):
-            errors = list(self._resolved.iter_errors(args))
-        return _problem(errors)
+        problem = _problem(self._resolved.iter_errors(args))
+        if problem is not None and self._settled_any(args):
+            problem = _problem(self._resolved.iter_errors(args))
+        return problem
 
     def settle(self, args: Arguments) -> None:
         """Put its `valid` in the place of every validation result where a boolean is wanted.
@@ -102,8 +104,12 @@ class ArgumentSchema:
         The arguments are changed in place. This does not touch a place that the
         schema does not make a DynamicBoolean, and does not say what else is wrong.
         """
-        if "DynamicBoolean" in self.document_text:
-            _settle_all(args, self._resolved.iter_errors(args))
+        self._settled_any(args)
+
+    def _settled_any(self, args: Arguments) -> bool:
+        if "DynamicBoolean" not in self.document_text:
+            return False
+        return _settle_all(args, self._resolved.iter_errors(args))
 
 
 def compiled(schema: dict[str, Json]) -> ArgumentSchema | SchemaFault:
@@ -227,7 +233,8 @@ def _is_pattern(text: str) -> bool:
 
 
 def _problem(errors: Iterable[_Error]) -> str | None:
-    found = sorted(errors, key=lambda error: len(error.absolute_path))
+    some = [error for _, error in zip(range(_MAX_LOOKED_AT), errors, strict=False)]
+    found = sorted(some, key=lambda error: len(error.absolute_path))
     # An argument that fails its own schema counts as unevaluated too, which
     # would only hide what is really wrong with it.
     telling = [error for error in found if error.validator != "unevaluatedProperties"] or found

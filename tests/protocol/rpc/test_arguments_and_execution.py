@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import enum
 import inspect
 import json
@@ -21,6 +22,7 @@ from genagent_protocol.rpc import (
     RpcError,
     RpcLimits,
     Scope,
+    schemas,
 )
 from support.rpc_house import (
     OPS,
@@ -139,6 +141,24 @@ def test_a_schema_may_refer_to_its_own_parts(definitions: str) -> None:
 
     assert value_of(taken) == {"first": nested, "others": [nested]}
     assert "first/parts/0/name: wanted is string" in error_of(refused)[1]
+
+
+def test_a_list_that_is_wrong_in_every_item_is_looked_at_in_part() -> None:
+    """An error takes kilobytes, and a message holds a million items."""
+    schema = schemas.compiled({"properties": {"x": {"items": {"type": "string"}}}})
+    assert isinstance(schema, schemas.ArgumentSchema)
+    whole, looked_at = schema._resolved, []
+
+    class Counting:
+        def iter_errors(self, instance: object, /) -> Iterator[Any]:
+            for error in whole.iter_errors(instance):
+                looked_at.append(error)
+                yield error
+
+    problem = dataclasses.replace(schema, _resolved=Counting()).resolved_problem({"x": [1] * 5_000})
+
+    assert problem == "x/0: wanted is string; x/1: wanted is string; x/2: wanted is string"
+    assert len(looked_at) < 5_000
 
 
 def test_an_argument_that_a_schema_forbids_is_named() -> None:
