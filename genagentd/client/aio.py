@@ -296,7 +296,7 @@ class AsyncClient:
         """As `Client.attach`; a function may also return something to await for its value."""
         from genagentd.client import session
 
-        script = session.attach(self.shell.talk, agent, catalogs, functions or {})
+        script = session.attach(self.shell.talk, agent, catalogs, functions or {}, awaits=True)
         return session.AsyncSession(self.shell, await self._run(script, timeout_ms))
 
     # --- groups and the daemon

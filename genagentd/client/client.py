@@ -377,16 +377,17 @@ class Client:
 
         The agent may call the functions of *catalogs*, as far as those allow it; the
         code of each stands in *functions* by its name, takes the arguments, a dict, and
-        returns the value. Each catalog is a `Catalog` or the document of one.
+        returns the value; it is a `def`, as nobody here could await it. Each catalog is
+        a `Catalog` or the document of one.
 
         Raises:
             Refused: `not_found`, or the agent takes no session (`busy`, `unsupported`).
-            UsageError: a catalog cannot be used; nothing was sent.
+            UsageError: a catalog or a function cannot be used; the agent was not asked.
             CallTimeout, ProcessDown, DaemonLost: there is no answer, and no session.
         """
         from genagentd.client import session
 
-        script = session.attach(self.shell.talk, agent, catalogs, functions or {})
+        script = session.attach(self.shell.talk, agent, catalogs, functions or {}, awaits=False)
         return session.Session(self.shell, self._run(script, timeout_ms))
 
     # --- groups and the daemon

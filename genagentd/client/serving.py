@@ -7,6 +7,7 @@ A shell around it sends what it gives, runs what is ready, and keeps the time.
 
 from __future__ import annotations
 
+import inspect
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from genagent_protocol.reasons import NOCONNECTION, ExitReason
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.requests import MAX_CATALOG_CHARACTERS, MAX_CATALOGS
 from genagent_protocol.rpc import (
+    CANCELLED,
     EXECUTION_ERROR,
     UNKNOWN_ERROR,
     Arguments,
@@ -229,6 +231,23 @@ class Serving:
             text = f"Function '{prepared.function.name}' has no implementation here."
             return RpcError(EXECUTION_ERROR, text)
         return prepared.function.body(thawed_object(prepared.args), prepared.scope)
+
+    def check_not_awaited(self) -> None:
+        """Refuse functions that nobody here can await.
+
+        Raises:
+            UsageError: one is an `async def`.
+        """
+        bodies = {f.name: f.body for catalog in self.rpc.catalogs for f in catalog.functions}
+        for name, function in {**bodies, **self.functions}.items():
+            if inspect.iscoroutinefunction(function):
+                raise UsageError(
+                    f"functions: {name!r} is an async def, which only AsyncClient can await"
+                )
+
+    def interrupted(self, prepared: Prepared) -> UiMessage:
+        """Return the answer to a call whose function a Ctrl-C ended: the agent need not wait."""
+        return self.finish(prepared, FunctionFailed(CANCELLED, "it was interrupted"))
 
     def finish(self, prepared: Prepared, outcome: object) -> UiMessage:
         """Return the answer to a call whose outcome, a value or an exception, is known."""

@@ -44,6 +44,9 @@ from genagentd.client.serving import (
 )
 from genagentd.client.waiting import Script
 
+#: How long the end of a session waits for functions that were cancelled.
+CANCEL_S = 2.0
+
 
 class Opened:
     """A session that its agent has agreed to."""
@@ -59,13 +62,20 @@ def attach(
     target: object,
     catalogs: Iterable[AnyCatalog],
     functions: Mapping[str, Served],
+    *,
+    awaits: bool,
 ) -> Script[Opened]:
-    """Open a session with the agent of that name, or with the one that a handle captured."""
+    """Open a session with the agent of that name, or with the one that a handle captured.
+
+    *awaits* says whether the shell can await what a function gives.
+    """
     if isinstance(target, AgentHandle):
         handle = arguments.captured(target, talk.place)
     else:
         handle = yield from calls.located(talk, target, "attach")
     serving = Serving(handle, catalogs, functions)
+    if not awaits:
+        serving.check_not_awaited()
     box = talk.open_session(handle.incarnation)
     monitor = talk.monitor(handle, box)
     try:
@@ -199,8 +209,8 @@ class Session(_Common):
 
         Raises:
             FunctionFailed: there is no value, and `code` says why: `UNKNOWN_FUNCTION`,
-                `TIMEOUT`, `CANCELLED` (the session is over), a code of the protocol,
-                or one of the function's own.
+                `TIMEOUT`, `CANCELLED` (the session ended meanwhile), `DISPOSED` (it was
+                over before), a code of the protocol, or one of the function's own.
         """
         with self._lock:
             call_id, message = self._serving.call(function, arguments, surface, timeout_ms)
@@ -243,7 +253,12 @@ class Session(_Common):
             return False
         owed = self._serving.hear(message)
         if isinstance(owed, Prepared):
-            self._answer(self._serving.finish(owed, self._outcome(owed)))
+            try:
+                outcome = self._outcome(owed)
+            except KeyboardInterrupt:
+                self._answer(self._serving.interrupted(owed))
+                raise
+            self._answer(self._serving.finish(owed, outcome))
         elif owed is not None:
             self._answer(owed)
         return True
@@ -355,15 +370,19 @@ class AsyncSession(_Common):
             if inspect.isawaitable(outcome):
                 outcome = await outcome
         except KeyboardInterrupt:
+            self._answer(self._serving.interrupted(prepared))
             raise
         except BaseException as error:  # noqa: BLE001  # served functions may raise whatever they like
             outcome = error
         self._answer(self._serving.finish(prepared, outcome))
 
     async def close(self) -> None:
-        """As `Session.close`."""
+        """As `Session.close`. Functions that run are cancelled.
+
+        This does not wait longer than two seconds for one that does not let itself be cancelled.
+        """
         self._close()
-        await asyncio.wait([self._pump, *self._running])
+        await asyncio.wait([self._pump, *self._running], timeout=CANCEL_S)
 
     async def __aenter__(self) -> AsyncSession:
         return self

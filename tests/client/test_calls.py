@@ -440,13 +440,13 @@ USES: dict[str, Callable[[Peer, Any], Script[Any]]] = {
     "cancel": lambda peer, value: calls.cancel_request(peer.talk, "a", value),
     "interrupt": lambda peer, value: calls.interrupt_request(peer.talk, "a", value),
     "notify": lambda peer, value: calls.notify_ack(peer.talk, "a", value),
-    "attach": lambda peer, value: attach(peer.talk, value, (), {}),
-    "attach catalogs": lambda peer, value: attach(peer.talk, "a", value, {}),
-    "attach a catalog": lambda peer, value: attach(peer.talk, "a", [value], {}),
+    "attach": lambda peer, value: attach(peer.talk, value, (), {}, awaits=True),
+    "attach catalogs": lambda peer, value: attach(peer.talk, "a", value, {}, awaits=True),
+    "attach a catalog": lambda peer, value: attach(peer.talk, "a", [value], {}, awaits=True),
     "attach a catalog of": lambda peer, value: attach(
-        peer.talk, "a", [{"catalogId": value, "functions": {}}], {}
+        peer.talk, "a", [{"catalogId": value, "functions": {}}], {}, awaits=True
     ),
-    "attach functions": lambda peer, value: attach(peer.talk, "a", (), value),
+    "attach functions": lambda peer, value: attach(peer.talk, "a", (), value, awaits=True),
 }
 
 

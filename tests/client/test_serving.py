@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from typing import Any
@@ -90,7 +91,7 @@ AGREED = UiAttached(functions=("f",))
 
 
 def opened(peer: Peer, answer: object = AGREED) -> Opened:
-    found: Opened = peer.play(attach(peer.talk, AGENT, [PERSON], {}), answer)
+    found: Opened = peer.play(attach(peer.talk, AGENT, [PERSON], {}, awaits=True), answer)
     return found
 
 
@@ -399,6 +400,42 @@ def test_what_cannot_be_attached_with_is_said_before_anything_is_sent(
     """A mistyped function would otherwise show only when the agent calls it."""
     with pytest.raises(UsageError):
         Serving(AGENT, catalogs, functions)
+
+
+async def _waits(_arguments: object) -> None:
+    """Stand for a function that has to be awaited."""
+
+
+async def _waiting_body(_arguments: object, _scope: object) -> None:
+    """The same, in a catalog."""
+
+
+@pytest.mark.parametrize(
+    ("functions", "made"),
+    [({"ask": _waits}, "ask"), ({"ask": functools.partial(_waits)}, "ask"), ({}, "wait")],
+    ids=["served", "partial", "in a catalog"],
+)
+def test_what_a_blocking_client_cannot_await_is_refused(functions: Any, made: str) -> None:
+    """Before the agent is asked for a session, and not at its first call."""
+    peer = Peer()
+    waiting = Function.made("wait", _waiting_body if made == "wait" else None)
+    catalogs = [PERSON, Catalog(catalog_id="urn:test:waiting", functions=(waiting,))]
+
+    with pytest.raises(UsageError, match=f"{made}' is an async def"):
+        next(attach(peer.talk, AGENT, catalogs, functions, awaits=False))
+
+    peer.listen()
+    assert not any(isinstance(said, Call) for _, said in peer.heard)
+
+
+def test_a_function_that_ctrl_c_ended_is_answered() -> None:
+    """The agent would wait until its timer, or for ever."""
+    mine = serving()
+    prepared = mine.hear(calling())
+    assert isinstance(prepared, Prepared)
+
+    message: Any = mine.interrupted(prepared).message
+    assert message["rendererFunctionResponse"]["error"]["code"] == "CANCELLED"
 
 
 def test_a_box_of_a_session_counts_like_any_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -202,6 +203,47 @@ def test_a_client_that_is_cut_off_leaves_its_calls_cancelled(
         assert {event["error"]["code"] for event in events} == {"CANCELLED"}
         assert not unread.serve()
         assert unread.over == "the connection to the daemon is lost (noconnection)"
+
+
+def test_a_function_that_ctrl_c_ends_leaves_its_caller_an_answer(client: Client) -> None:
+    """Whoever pressed it may go on with the session, and the agent goes on at once."""
+    begin(client)
+
+    def interrupted(_arguments: object) -> object:
+        raise KeyboardInterrupt
+
+    with attached(client, interrupted) as session:
+        client.tell("clerk", wanted("turn"))
+        with pytest.raises(KeyboardInterrupt):
+            session.serve()
+
+        assert [call["code"] for call in settled(client)] == ["CANCELLED"]
+        assert session.over is None
+
+
+async def test_in_asyncio_a_function_that_will_not_be_cancelled_does_not_hold_the_close(
+    daemon: PrivateDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session is over all the same."""
+    monkeypatch.setattr("genagentd.client.session.CANCEL_S", 0.05)
+    begun, let_go = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(_arguments: object) -> object:
+        begun.set()
+        while not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return None
+
+    async with AsyncClient(daemon.run) as client:
+        await client.start_agent("support.desk:Clerk", name="clerk", backend="echo", cwd=TESTS)
+        session = await client.attach("clerk", catalogs=[PERSON], functions={"ask": stubborn})
+        await client.tell("clerk", wanted("turn"))
+        await begun.wait()
+
+        await session.close()
+        assert session.over == "the session was closed"
+        let_go.set()
 
 
 def test_a_code_of_any_length_is_an_answer_in_both_directions(client: Client) -> None:
