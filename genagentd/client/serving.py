@@ -151,6 +151,12 @@ class Serving:
         self._take(self.rpc.cancel(call_id, "its caller gave up"))
         self._settled.pop(call_id, None)
 
+    def lost(self) -> None:
+        """The connection is over, and with it the session; of the agent nothing is known."""
+        if self.over is None:
+            self.ended = NOCONNECTION
+            self.end(CONNECTION_LOST)
+
     def end(self, reason: str) -> None:
         """The session is over; every call that waits is cancelled."""
         if self.over is None:
@@ -168,10 +174,11 @@ class Serving:
     def hear(self, said: Message) -> Prepared | UiMessage | None:
         """Take one message in: return the call that is to be run, what to send, or nothing."""
         match said:
+            case Down(reason=reason) if reason == NOCONNECTION:
+                self.lost()
             case Down(reason=reason):
                 self.ended = reason
-                lost = reason == NOCONNECTION  # Then nothing is known of the agent.
-                self.end(CONNECTION_LOST if lost else f"the agent is gone ({reason})")
+                self.end(f"the agent is gone ({reason})")
             case UiUndeliverable(reason=reason):
                 self.end(f"a message did not reach the agent ({reason})")
             case UiMessage(message=message):

@@ -33,7 +33,6 @@ from genagentd.client.boxes import Box, anything
 from genagentd.client.conversation import Conversation
 from genagentd.client.looped import LoopedShell
 from genagentd.client.serving import (
-    CONNECTION_LOST,
     MAIN_SURFACE,
     AnyCatalog,
     Served,
@@ -243,7 +242,7 @@ class Session(_Common):
         try:
             message = self._shell.receive(self._box, anything, left)
         except DaemonLost:
-            self._serving.end(CONNECTION_LOST)
+            self._serving.lost()
             return True
         except UsageError:
             if not self._closed:
@@ -343,7 +342,7 @@ class AsyncSession(_Common):
                 self._deal_with(self._serving.hear(message))
                 await self._tell()
         except DaemonLost:
-            self._serving.end(CONNECTION_LOST)
+            self._serving.lost()
         except GenAgentError as error:
             self._serving.end(str(error))  # This was closed.
         finally:

@@ -16,7 +16,7 @@ from genagent_protocol.errors import FunctionFailed, RemoteWireError, UsageError
 from genagent_protocol.errors import Refused as RefusedError
 from genagent_protocol.header import Header, encode_header
 from genagent_protocol.plain import FrozenDict, freeze
-from genagent_protocol.reasons import SHUTDOWN, Reason
+from genagent_protocol.reasons import NOCONNECTION, SHUTDOWN, Reason
 from genagent_protocol.refs import MailboxAddress, MonitorRef
 from genagent_protocol.requests import AttachUi
 from genagent_protocol.rpc import Catalog, Function, Prepared, Surface
@@ -358,6 +358,23 @@ def test_the_end_of_a_session_cancels_what_waits(end: Any) -> None:
     with pytest.raises(FunctionFailed) as refused:
         mine.call("f", None, "main", 0)
     assert refused.value.code == "DISPOSED"
+
+
+@pytest.mark.parametrize("how", ["down", "told"])
+def test_a_lost_connection_is_not_the_end_of_the_agent(how: str) -> None:
+    """Whichever way it is noticed; what is known first stays."""
+    mine = serving()
+    call_id, _ = mine.call("f", None, "main", 0)
+
+    if how == "down":
+        mine.hear(Down(monitor=MonitorRef(1), handle=AGENT, reason=NOCONNECTION))
+    else:
+        mine.lost()
+    mine.end("something else")
+
+    assert mine.over == "the connection to the daemon is lost (noconnection)"
+    assert mine.ended == NOCONNECTION
+    assert failure(mine, call_id).code == "CANCELLED"
 
 
 def test_a_call_times_out_or_is_given_up_once() -> None:
