@@ -36,6 +36,7 @@ from genagentd.agent.inbox import Frame, Inbox, Item
 from genagentd.agent.mail import Mail
 from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
+from genagentd.agent.own_refs import OwnRefs
 from genagentd.agent.peers import Peers
 from genagentd.agent.processes import Processes
 from genagentd.agent.sessions import Sessions
@@ -121,6 +122,7 @@ class Life:
         self._path = socket_path
         self._daemon_pid = daemon_pid
         self._alarm = alarm
+        self._refs = OwnRefs()
         self._inbox: Inbox
         self._processes: Processes
         self._channel: Channel | None = None
@@ -152,7 +154,7 @@ class Life:
         mail = Mail(self._inbox, outgoing, calls, sessions)
         if self._channel is not None:
             self._channel.on_frame = mail.arrived
-        context = _context(hello, outgoing, calls, sessions)
+        context = _context(hello, outgoing, calls, sessions, self._refs)
         status = await self._born(hello, outgoing, mail, context)
         outgoing.flush()
         return status
@@ -186,7 +188,7 @@ class Life:
             outgoing.say(DAEMON, StartRefused(error=opened))
             return 1
         outgoing.say(DAEMON, Ready())
-        shell = Shell(context, opened, self._inbox, outgoing, mail, self._processes)
+        shell = Shell(context, opened, self._inbox, outgoing, mail, self._processes, self._refs)
         reason = await shell.run()
         if self._channel is not None and not self._channel.lost:
             await context.peers.all_sent(LAST_NOTIFICATIONS_MS)
@@ -203,7 +205,9 @@ class Life:
             self._channel.close(LINGER_MS)
 
 
-def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls, sessions: Sessions) -> Context:
+def _context(
+    hello: AgentHello, outgoing: Outgoing, calls: Calls, sessions: Sessions, refs: OwnRefs
+) -> Context:
     pid = os.getpid()
     handle = AgentHandle(
         name=hello.start.name,
@@ -212,7 +216,7 @@ def _context(hello: AgentHello, outgoing: Outgoing, calls: Calls, sessions: Sess
         started_ticks=kernel.started_ticks(pid),
         place=hello.place,
     )
-    peers = Peers(handle.name, handle.incarnation, outgoing.say, calls)
+    peers = Peers(handle.name, handle.incarnation, outgoing.say, calls, refs)
     return Context(handle, peers, sessions)
 
 

@@ -7,6 +7,7 @@ Nothing here acts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
@@ -151,8 +152,13 @@ def owed_for_malformed(header: Header, malformed: codec.MalformedMessage) -> env
     return envelopes.Reply(call=malformed.call, answer=Refused(MALFORMED_REQUEST))
 
 
-def fact(header: Header, body: bytes, said: FromDaemon | FromOthers) -> inputs.Input | Outside:
-    """Return what *said*, the opened *body*, means to the machine, or itself if nothing."""
+def fact(
+    header: Header, body: bytes, said: FromDaemon | FromOthers, own: Callable[[RequestRef], bool]
+) -> inputs.Input | Outside:
+    """Return what *said*, the opened *body*, means to the machine, or itself if nothing.
+
+    *own* says whether a request is this agent's own.
+    """
     match said:
         case envelopes.Submit():
             return inputs.PromptSubmitted(
@@ -188,9 +194,21 @@ def fact(header: Header, body: bytes, said: FromDaemon | FromOthers) -> inputs.I
             | envelopes.Gap()
             | envelopes.Undeliverable()
         ):
-            return inputs.MessageReceived(said, len(body))
+            return inputs.MessageReceived(said, len(body), owed=_owed(said, own))
         case _:
             return said
+
+
+def _owed(said: Message, own: Callable[[RequestRef], bool]) -> bool:
+    """Return whether the agent itself asked for what *said* tells, exactly once."""
+    match said:
+        case envelopes.Down():
+            return True
+        case envelopes.Admission() | envelopes.Completion() | envelopes.Undeliverable():
+            # Others may have their completions sent here, too; those are not asked for.
+            return own(said.ref)
+        case _:
+            return False
 
 
 def _called(call: Caller, request: requests.AgentRequest) -> inputs.Input | Attaching:

@@ -10,7 +10,6 @@ turn's thread; a `def` callback can only send: `notify`, `submit_with_completion
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -40,6 +39,7 @@ from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagentd import arguments, sendable
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say
+from genagentd.agent.own_refs import OwnRefs
 from genagentd.starting import start_request
 
 T = TypeVar("T")
@@ -59,7 +59,10 @@ class Peers:
     plain `def` the call only makes a coroutine, which nobody runs: nothing is sent.
     """
 
-    def __init__(self, name: Plain, incarnation: Incarnation, say: Say, calls: Calls) -> None:
+    def __init__(
+        self, name: Plain, incarnation: Incarnation, say: Say, calls: Calls, refs: OwnRefs
+    ) -> None:
+        self._refs = refs
         self._name = name
         self._incarnation = incarnation
         self._say = say
@@ -106,13 +109,14 @@ class Peers:
     ) -> RequestRef:
         """Send one prompt to exactly this process and return its ref.
 
-        Its admission and its completion come to this agent's `handle_info`. This
-        does not wait: a dead process gets it too.
+        Its admission and its completion come to this agent's `handle_info`, however
+        much waits for the end of a turn there. This does not wait: a dead process
+        gets it too.
 
         Raises:
             UsageError: an argument is not what it should be; nothing was sent.
         """
-        ref = _mint(arguments.handle(handle))
+        ref = self._refs.mint(arguments.handle(handle).incarnation)
         submit = Submit(
             ref=ref,
             prompt=sendable.prompt(prompt),
@@ -125,7 +129,8 @@ class Peers:
     def monitor(self, handle: AgentHandle) -> MonitorRef:
         """Have exactly one `Down` with this monitor sent to `handle_info` when that agent ends.
 
-        It comes after everything the agent had sent, and at once if it is gone already.
+        It comes after everything the agent had sent, and at once if it is gone already;
+        however much waits for the end of a turn here, it waits with it.
 
         Raises:
             UsageError: it is not a handle.
@@ -183,7 +188,7 @@ class Peers:
         text, halting = sendable.prompt(prompt), arguments.on_halt(on_halt)
 
         def tell(handle: AgentHandle) -> Tell:
-            minted.append(_mint(handle))
+            minted.append(self._refs.mint(handle.incarnation))
             return Tell(ref=minted[0], prompt=text, recipient=self._incarnation, on_halt=halting)
 
         answer = await self._call(target, tell, "tell_with_completion", timeout_ms)
@@ -202,7 +207,10 @@ class Peers:
         """
         text = sendable.prompt(prompt)
         answer = await self._call(
-            target, lambda handle: Ask(ref=_mint(handle), prompt=text), "ask", timeout_ms
+            target,
+            lambda handle: Ask(ref=self._refs.mint(handle.incarnation), prompt=text),
+            "ask",
+            timeout_ms,
         )
         match answer:
             case Completed(response):
@@ -327,10 +335,6 @@ class Peers:
         if isinstance(answer, Found):
             return answer.handle
         raise _unexpected(answer, "whereis")
-
-
-def _mint(handle: AgentHandle) -> RequestRef:
-    return RequestRef.mint(handle.incarnation, os.urandom(16))
 
 
 def _accepted(answer: Answer, what: str) -> None:

@@ -28,6 +28,7 @@ from genagentd.agent.mail import Mail
 from genagentd.agent.observing import Observer
 from genagentd.agent.opening import Opened
 from genagentd.agent.outgoing import Outgoing
+from genagentd.agent.own_refs import OwnRefs
 from genagentd.agent.processes import Processes
 from genagentd.agent.turn import CheckpointCall, Turns
 from genagentd.deadlines import Deadlines
@@ -51,7 +52,9 @@ class Shell:
         outgoing: Outgoing,
         mail: Mail,
         processes: Processes,
+        refs: OwnRefs,
     ) -> None:
+        self._refs = refs
         self._context = context
         self._handle: AgentHandle = context.handle
         self._inbox = inbox
@@ -99,7 +102,7 @@ class Shell:
         if isinstance(item, Frame):
             self._mail.took(item)
             said = self._mail.open(item)
-            fact = None if said is None else incoming.fact(item.header, item.body, said)
+            fact = None if said is None else self._meant(item, said)
             if isinstance(fact, incoming.Outside):
                 await self._answer(item.header, fact)
             elif isinstance(fact, inputs.CallerDown):
@@ -113,6 +116,11 @@ class Shell:
             self._sweeping = asyncio.create_task(self._sweep(item))
         else:
             await self._advance(item)
+
+    def _meant(
+        self, frame: Frame, said: incoming.FromDaemon | incoming.FromOthers
+    ) -> inputs.Input | incoming.Outside:
+        return incoming.fact(frame.header, frame.body, said, self._refs.made)
 
     async def _sweep(self, report: inputs.Input) -> None:
         try:

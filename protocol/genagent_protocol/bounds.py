@@ -24,6 +24,7 @@ __all__ = [
     "Usage",
     "admit",
     "encoded_size",
+    "hold",
     "release",
 ]
 
@@ -66,6 +67,11 @@ def admit(usage: Usage, size_bytes: int, bound: Bound, queue: Queue) -> Usage | 
         return _overloaded("count", usage, size_bytes, bound, queue)
     if usage.bytes + size_bytes > bound.max_bytes:
         return _overloaded("bytes", usage, size_bytes, bound, queue)
+    return hold(usage, size_bytes)
+
+
+def hold(usage: Usage, size_bytes: int) -> Usage:
+    """Return the usage with one more item of *size_bytes*, whatever the bound is."""
     return Usage(count=usage.count + 1, bytes=usage.bytes + size_bytes)
 
 

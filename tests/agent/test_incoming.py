@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -12,7 +13,7 @@ from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.events import Failed, event
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
-from genagent_protocol.refs import AgentHandle, MonitorRef
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
 from genagent_protocol.turns import inputs
 from genagentd.agent import incoming
 from genagentd.agent.incoming import (
@@ -23,6 +24,7 @@ from genagentd.agent.incoming import (
     fact,
     opened,
 )
+from genagentd.agent.own_refs import OwnRefs
 from support.agent_life import CLIENT, INCARNATION, mint
 
 REF = mint()
@@ -32,11 +34,11 @@ HANDLE = AgentHandle("bob", INCARNATION, 1, 2, "here")
 DOWN = envelopes.Down(monitor=MonitorRef(1), handle=HANDLE, reason=NORMAL)
 
 
-def heard(envelope: object, sender: str = CLIENT.text) -> Any:
-    """Return what *envelope* means when *sender* says it."""
+def heard(envelope: object, sender: str = CLIENT.text, *, own: bool = False) -> Any:
+    """Return what *envelope* means when *sender* says it about a request that is *own*, or not."""
     header = Header(schema.tag_of(type(envelope)), INCARNATION.text, sender)
     body = codec.encode(envelope)
-    return fact(header, body, opened(header, body))
+    return fact(header, body, opened(header, body), lambda _ref: own)
 
 
 CALLS: list[tuple[requests.AgentRequest, inputs.Input | Attaching]] = [
@@ -101,7 +103,7 @@ def test_there_is_a_test_for_every_call() -> None:
             INCARNATION.text,
             inputs.MessageReceived(COMPLETION, len(codec.encode(COMPLETION))),
         ),
-        (DOWN, DAEMON, inputs.MessageReceived(DOWN, len(codec.encode(DOWN)))),
+        (DOWN, DAEMON, inputs.MessageReceived(DOWN, len(codec.encode(DOWN)), owed=True)),
         (envelopes.Ping(call=1), DAEMON, envelopes.Ping(call=1)),
         (envelopes.UiDetach(), CLIENT.text, envelopes.UiDetach()),
     ],
@@ -188,3 +190,38 @@ def test_who_called_for_something_that_cannot_be_read_hears_of_it(
     """A client of another make would wait for ever; who answers badly waits for nothing."""
     malformed = codec.MalformedMessage("broken", tag, call)
     assert incoming.owed_for_malformed(Header(kind, "", CLIENT.text), malformed) == owed
+
+
+@pytest.mark.parametrize(
+    ("envelope", "sender"),
+    [
+        (envelopes.Admission(agent="bob", ref=REF, refused=None), INCARNATION.text),
+        (COMPLETION, INCARNATION.text),
+        (envelopes.Undeliverable(agent="bob", ref=REF, reason=INTERRUPTED), DAEMON),
+    ],
+)
+def test_what_answers_a_prompt_of_its_own_is_owed_to_an_agent(
+    envelope: object, sender: str
+) -> None:
+    """Others may send their completions to it, too, as many as they like."""
+    assert heard(envelope, sender, own=True).owed
+    assert not heard(envelope, sender, own=False).owed
+
+
+def test_an_event_of_a_prompt_of_its_own_is_not_owed() -> None:
+    """There may be any number of them; they are best effort."""
+    said = envelopes.EventMessage(agent="bob", ref=REF, event=event("text"))
+
+    assert not heard(said, INCARNATION.text, own=True).owed
+
+
+def test_an_agent_knows_its_own_refs_and_no_others() -> None:
+    """A seal under another key is none, and nothing can be made of a ref by changing its target."""
+    refs = OwnRefs()
+    ours = refs.mint(INCARNATION)
+
+    assert refs.made(ours)
+    assert refs.mint(INCARNATION) != ours
+    assert not OwnRefs().made(ours)
+    assert not refs.made(REF)
+    assert not refs.made(replace(ours, incarnation=Incarnation(INCARNATION.boot, 99)))

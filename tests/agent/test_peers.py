@@ -21,6 +21,7 @@ from genagent_protocol.reasons import INTERRUPTED, NORMAL, Reason, StartError
 from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
 from genagent_protocol.supervision.effects import NotStarted, Started, Stopped
 from genagentd.agent.calls import Calls
+from genagentd.agent.own_refs import OwnRefs
 from genagentd.agent.peers import Peers
 from support.agent_life import (
     BOOT,
@@ -302,7 +303,7 @@ class Sent:
         self.said.append((to, envelope, ref))
 
     def peers(self) -> Peers:
-        return Peers("anna", INCARNATION, self.say, self.calls)
+        return Peers("anna", INCARNATION, self.say, self.calls, OwnRefs())
 
 
 async def test_a_submission_to_a_handle_is_sent_at_once() -> None:
@@ -339,7 +340,7 @@ async def test_what_cannot_be_sent_is_refused_before_anything_is(bad: object) ->
 
 async def test_a_name_is_bounded_for_an_agent_as_it_is_for_a_client() -> None:
     """It travels with every message about its agent, whoever started that (C1)."""
-    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say))
+    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say), OwnRefs())
     long = "x" * 1022
 
     for use in (
@@ -382,7 +383,7 @@ async def test_an_agent_hears_of_a_bad_argument_before_anything_is_sent(
     use: Callable[[Any], Any], named: str
 ) -> None:
     """By the checks of the client: what cannot be read would never be answered."""
-    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say))
+    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say), OwnRefs())
 
     async def used() -> None:
         sent = use(peers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from genagent_protocol.errors import Refused
 from genagent_protocol.events import Completed
 from support import fleet
 from support.scenes import Scene, fails, says
@@ -55,6 +56,24 @@ def test_s053_an_agent_hears_of_the_death_of_a_peer_and_of_what_it_had_told(scen
     scene.wait_seen("info down signal:9")
 
     assert not [line for line in scene.seen() if line.startswith("info completion")]
+
+
+def test_what_an_agent_asked_for_itself_reaches_it_however_full_it_is(scene: Scene) -> None:
+    """A watch and a submission are answered once; nobody would answer them again."""
+    scene.start(fleet.HANGS, agent="Listening", max_pending_notifications=0)
+    scene.start(fleet.HANGS, name="b")
+    scene.client.notify_ack("a", ["monitor", "b"])
+    scene.client.notify_ack("a", ["tell", "b", "p"])
+    scene.client.tell("a", "p")
+    with pytest.raises(Refused):
+        scene.client.notify_ack("a", "no room for anything else")
+    scene.client.interrupt("b")
+    scene.wait_seen("post_turn interrupted", "b")
+    scene.client.stop("b")
+    scene.client.interrupt("a")
+
+    scene.wait_seen("info down shutdown")
+    assert "info completion of b: interrupted" in scene.seen()
 
 
 def test_s087_an_agent_may_be_the_target_of_a_stream(scene: Scene) -> None:

@@ -38,7 +38,7 @@ class Model:
     current: Prompted | None = None
     slot: Prompted | None = None
     queue: list[Prompted] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    kept: list[tuple[str, int]] = field(default_factory=list)
     halted: bool = False
     halt_pending: bool = False
     started: list[str] = field(default_factory=list)
@@ -68,18 +68,19 @@ class Model:
         self.queue.append(request)
         return "ok"
 
-    def notify(self, event: str) -> str:
-        """Take an event in; return `ok` or why not."""
+    def notify(self, event: str, size: int | None = None, *, owed: bool = False) -> str:
+        """Take an event or a message in; return `ok` or why not. What is owed always fits."""
         if self.current is None:
             self.handle(event, idle=True)
             self.go_on()
             return "ok"
-        waiting = [weight(other) for other in self.kept]
-        fits = sum(waiting) + weight(event) <= self.limits.max_pending_notification_bytes
-        if len(waiting) >= self.limits.max_pending_notifications or not fits:
+        size = weight(event) if size is None else size
+        waiting = [weighs for _, weighs in self.kept]
+        fits = sum(waiting) + size <= self.limits.max_pending_notification_bytes
+        if not owed and (len(waiting) >= self.limits.max_pending_notifications or not fits):
             self.overloads += 1
             return "overloaded"
-        self.kept.append(event)
+        self.kept.append((event, size))
         return "ok"
 
     # Turns
@@ -110,7 +111,7 @@ class Model:
         if decision == "halt":
             self.halt()
         while self.kept:
-            self.handle(self.kept.pop(0), idle=False)
+            self.handle(self.kept.pop(0)[0], idle=False)
         if self.halt_pending:
             self.halt()
         self.go_on()

@@ -185,8 +185,8 @@ class ScriptedAgent:
         self.feed(heard.NotificationReceived(event, call))
         return self.reply(call)
 
-    def message(self, message: str = "m", size_bytes: int = 1) -> None:
-        self.feed(heard.MessageReceived(message, size_bytes))
+    def message(self, message: str = "m", size_bytes: int = 1, *, owed: bool = False) -> None:
+        self.feed(heard.MessageReceived(message, size_bytes, owed))
 
     def poll(self, number: int) -> AgentAnswer | None:
         call = self._call()

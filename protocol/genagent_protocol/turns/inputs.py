@@ -89,10 +89,12 @@ class MessageReceived:
     """A message for the agent's `handle_info` came: another agent's completion, a DOWN.
 
     The machine keeps it and gives it back. `size_bytes` is its length as it came in.
+    One that is `owed` answers what the agent itself asked for, and is never refused.
     """
 
     message: Hashable
     size_bytes: int
+    owed: bool = False
 
 
 # Control

@@ -12,7 +12,8 @@ the first one.
 
 A notification that meets an idle agent, halted or not, is handled at once; in a
 turn it is kept for its end, if it fits. The acknowledgement says that it was
-handled or kept.
+handled or kept. A message that the agent is owed always fits: whoever asked for it
+once would wait for ever, and there are no more of them than were asked for.
 """
 
 from __future__ import annotations
@@ -186,9 +187,11 @@ def message_received(agent: Agent, given: MessageReceived) -> Advance:
         return _declined(agent, refusal, None)
     if not agent.offers.handle_info:
         return Advance(agent, (Emit(name="message.dropped"),))
-    deferred = Deferred(HandleInfo(given.message), given.size_bytes)
+    deferred = Deferred(HandleInfo(given.message), given.size_bytes, given.owed)
     if isinstance(agent.step, Ready):
         return _handle(agent, deferred, None)
+    if given.owed:
+        return Advance(replace(agent, notifications=agent.notifications.append(deferred)))
     return _keep(agent, deferred, None)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from genagent_protocol.bounds import Bound, Limits, Queue, Usage, admit, release
+from genagent_protocol.bounds import Bound, Limits, Queue, Usage, admit, hold, release
 from genagent_protocol.events import Completed, Outcome
 from genagent_protocol.reasons import ExitReason, Overloaded, Reason
 from genagent_protocol.turns.decisions import CallbackName, Decision
@@ -48,6 +48,7 @@ class Deferred:
 
     callback: HandleEvent | HandleInfo
     size_bytes: int = 0
+    owed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,10 @@ class Waiting(Generic[Item]):
         """Return the queue with *item* at its tail, or why it does not fit."""
         usage = admit(self.usage, item.size_bytes, bound, queue)
         return usage if isinstance(usage, Overloaded) else Waiting((*self.items, item), usage)
+
+    def append(self, item: Item) -> Waiting[Item]:
+        """Return the queue with *item* at its tail, whether it fits or not."""
+        return Waiting((*self.items, item), hold(self.usage, item.size_bytes))
 
     def take(self) -> tuple[Item, Waiting[Item]]:
         """Return the head and the queue without it, its room given back."""

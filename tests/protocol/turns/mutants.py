@@ -140,6 +140,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "() if call is None else (Reply(call, Ok()),)",
         "()",
     ),
+    mutant(
+        "what an agent is owed is refused",
+        rules_admission.message_received,
+        "if given.owed:",
+        "if False:",
+        MODEL,
+    ),
     # Work
     mutant(
         "a halted agent starts a turn",

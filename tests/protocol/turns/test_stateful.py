@@ -45,12 +45,17 @@ class EventfulAgent(ScriptedAgent):
     """A scripted agent that does what its events say."""
 
     def _usual(self, callback: does.Callback) -> Answer:
-        if not isinstance(callback, does.HandleEvent):
+        if not isinstance(callback, does.HandleEvent | does.HandleInfo):
             return super()._usual(callback)
-        verb, _, text = str(callback.event).partition(":")
+        verb, _, text = said(callback).partition(":")
         if verb == "halt":
             return decide.Halt()
         return text if verb == "prompt" else decide.NoReply()
+
+
+def said(callback: does.HandleEvent | does.HandleInfo) -> str:
+    """Return the event, or the message."""
+    return str(callback.event if isinstance(callback, does.HandleEvent) else callback.message)
 
 
 class TurnMachine(RuleBasedStateMachine):
@@ -93,6 +98,11 @@ class TurnMachine(RuleBasedStateMachine):
     @rule(event=EVENTS)
     def notify(self, event: str) -> None:
         assert verdict_of(self.agent.notify_ack(event)) == self.model.notify(event)
+
+    @rule(message=EVENTS, size=st.integers(0, 40), owed=st.booleans())
+    def hear(self, message: str, size: int, owed: bool) -> None:
+        self.agent.message(message, size, owed=owed)
+        self.model.notify(message, size, owed=owed)
 
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
@@ -177,7 +187,10 @@ class TurnMachine(RuleBasedStateMachine):
         assert agent.prompts == model.started
         assert outcomes(agent) == model.outcomes
         handled = [
-            c.event for c in agent.handled("handle_event") if isinstance(c, does.HandleEvent)
+            said(effect.callback)
+            for effect in agent.effects
+            if isinstance(effect, does.Invoke)
+            and isinstance(effect.callback, does.HandleEvent | does.HandleInfo)
         ]
         assert handled == model.handled
         assert seen.pending_prompts == len(model.queue)
