@@ -18,10 +18,12 @@ import pytest
 from genagent_protocol.envelopes import Down
 from genagent_protocol.errors import CallTimeout, FunctionFailed, Refused, StartFailed
 from genagent_protocol.refs import AgentHandle
+from genagentd.cli import exits
 from genagentd.client.aio import AsyncClient
 from genagentd.client.client import Client
 from genagentd.client.session import Session
 from genagentd.rpc import Catalog, Function
+from support.commands import command
 from support.daemons import PrivateDaemon
 from support.desk import CATALOG
 from support.waiting import until
@@ -380,6 +382,24 @@ def test_a_daemon_that_dies_leaves_no_call_hanging(client: Client, daemon: Priva
         assert failed.value.code == "CANCELLED"
         assert "the connection to the daemon is lost" in failed.value.text
         assert "agent" not in str(session.over)
+
+
+def test_a_command_that_loses_the_daemon_says_so(client: Client, daemon: PrivateDaemon) -> None:
+    """With the exit code of what is uncertain: the function did not fail."""
+    begin(client)
+    called = subprocess.Popen(
+        command("genagent", "call", "clerk", "begins", "--json"),
+        env=daemon.environ,
+        stdout=subprocess.PIPE,
+    )
+    with called:
+        assert settled(client) == ["begun"]
+        daemon.kill()
+        assert called.stdout is not None
+        told = json.loads(called.stdout.read())
+
+    assert (called.returncode, told["error"]["code"]) == (exits.UNCERTAIN, "daemon_lost")
+    assert told["error"]["details"] == {"code": "CANCELLED"}
 
 
 def test_a_restarted_agent_is_another_and_knows_no_session(client: Client) -> None:

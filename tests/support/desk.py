@@ -147,6 +147,11 @@ class Clerk(Agent[Desk]):
         finally:
             state.settled.append("let go")
 
+    @function
+    async def begins(self, _arguments: dict[str, Any], state: Desk) -> object:
+        state.settled.append("begun")
+        return await asyncio.Event().wait()
+
 
 class BadClerk(Clerk):
     """Offers a function whose schema is none."""
