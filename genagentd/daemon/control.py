@@ -21,6 +21,7 @@ from genagent_protocol.supervision.terms import Terms
 from genagentd import deadlines, kernel
 from genagentd.config import Config
 from genagentd.daemon.lives import Life, now_ms
+from genagentd.daemon.owners import Owners
 from genagentd.daemon.report import report
 from genagentd.daemon.shell import Caller, Shell
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
@@ -50,10 +51,12 @@ class Daemon:
         self._telemetry_told = False
         self._pings = deadlines.Deadlines(self._not_answered)
         self._last_words = deadlines.Deadlines(self._stop_all)
+        self._owners = Owners(self._lost)
         self._board = Switchboard(
             boot,
             places.socket,
             on_control=self._control,
+            on_client=self._owners.watch,
             on_client_gone=self._client_gone,
             on_abuse=self._abused,
         )
@@ -169,7 +172,11 @@ class Daemon:
             bad_frames=self._board.foreign_frames,
         )
 
+    def _lost(self, client: Client) -> None:
+        self._board.lost(client)
+
     def _client_gone(self, client: Client) -> None:
+        self._owners.forget(client)
         if client.number not in self._gone:
             self._gone.add(client.number)
             self._feed(inputs.ClientGone(client.number))
@@ -417,6 +424,7 @@ class Daemon:
     async def close(self) -> None:
         """Close everything; call it when the shell has finished."""
         self._board.close()
+        self._owners.close()
         self._pings.disarm_all()
         self._last_words.disarm_all()
         await self.shell.close()

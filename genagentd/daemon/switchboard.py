@@ -123,11 +123,13 @@ class Switchboard:
         path: str,
         *,
         on_control: Callable[[Sender, bytes], None],
+        on_client: Callable[[Client], None],
         on_client_gone: Callable[[Client], None],
         on_abuse: Callable[[Port, str], None],
     ) -> None:
         self._boot = boot
         self._on_control = on_control
+        self._on_client = on_client
         self._on_client_gone = on_client_gone
         self._on_abuse = on_abuse
         self._numbers = 0
@@ -179,7 +181,12 @@ class Switchboard:
         client = Client(self._numbers, address, message.route, message.peer.pid)
         self._clients[client.text] = client
         self._by_route[message.route] = client
+        self._on_client(client)
         return client
+
+    def lost(self, client: Client) -> None:
+        """Its process is gone: its connection is over, whoever holds a copy of it."""
+        self._client_gone(client.route)
 
     def _client_gone(self, route: bytes) -> None:
         client = self._by_route.pop(route, None)

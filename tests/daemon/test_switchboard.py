@@ -36,6 +36,7 @@ class Person:
     connection: Connection
     heard: list[tuple[Header, bytes]] = field(default_factory=list)
     gone: bool = False
+    clients: bool = False
 
     def says(self, to: str, kind: str, body: bytes, ref: str | None = None) -> None:
         header = Header(kind, to, ref=ref, size=len(body))
@@ -59,6 +60,7 @@ class House:
     path: str
     heard: list[Message] = field(default_factory=list)
     control: list[tuple[Sender, bytes]] = field(default_factory=list)
+    clients: list[Client] = field(default_factory=list)
     gone: list[Client] = field(default_factory=list)
     abuse: list[str] = field(default_factory=list)
     people: list[Person] = field(default_factory=list)
@@ -105,6 +107,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
         BOOT,
         path,
         on_control=lambda sender, body: reported["house"].control.append((sender, body)),
+        on_client=lambda client: reported["house"].clients.append(client),
         on_client_gone=lambda client: reported["house"].gone.append(client),
         on_abuse=lambda _port, detail: reported["house"].abuse.append(detail),
     )
@@ -408,3 +411,16 @@ async def test_the_end_of_a_caller_passes_a_full_inbox(house: House) -> None:
 
     await until(lambda: len(house.gone) == 2, "both are gone")
     assert len(house.port.outbox) == 1
+
+
+async def test_a_client_whose_process_is_gone_is_gone_though_its_connection_is_open(
+    house: House,
+) -> None:
+    """A process that it forked off may hold a copy of the connection; the end is told once."""
+    anna = house.client(await house.person())
+    assert house.clients == [anna]
+
+    house.board.lost(anna)
+    house.board.lost(anna)
+
+    assert house.gone == [anna]

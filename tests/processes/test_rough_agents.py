@@ -463,11 +463,12 @@ def test_a_policy_decides_who_comes_back(
     assert client.list() == ()
 
 
-@pytest.mark.parametrize("how", ["close", "killed", "disconnected"])
+@pytest.mark.parametrize("how", ["close", "killed", "killed beside a fork", "disconnected"])
 def test_the_group_of_an_owner_that_is_gone_ends(
-    daemon: PrivateDaemon, client: Client, how: str
+    daemon: PrivateDaemon, client: Client, tmp_path: Path, how: str
 ) -> None:
     """D40: its agents are owned; whatever became of the owner, they do not run on."""
+    beside = tmp_path / "beside"
     owner = Client(daemon.run).connect()
     group = owner.group().open()
     handles = [
@@ -488,9 +489,13 @@ def test_the_group_of_an_owner_that_is_gone_ends(
             forked = Client(daemon.run).connect()
             inner = forked.group().open()
             inner.start_agent(None, name="inner", backend="echo", cwd="/")
+            if how == "killed beside a fork":
+                beside.write_text(str(_fork_that_stays()))
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
         until(lambda: client.whereis("inner") is None, "the group of the killed one ended")
+        if beside.exists():
+            os.kill(int(beside.read_text()), signal.SIGKILL)
         owner.close()
 
     assert {fleet.down(client, handle).reason.text for handle in handles} == {"shutdown"}
@@ -529,3 +534,12 @@ def test_E045_an_agent_has_exactly_the_documented_environment(nothing_left: None
     finally:
         place.stop()
         place.cleanup()
+
+
+def _fork_that_stays() -> int:
+    """Fork a process that holds a copy of all that is open, for as long as it lives."""
+    child = os.fork()
+    if child == 0:
+        while True:
+            signal.pause()
+    return child
