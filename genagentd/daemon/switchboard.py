@@ -141,8 +141,8 @@ class Switchboard:
 
     @property
     def clients(self) -> int:
-        """How many clients are connected and welcome."""
-        return sum(client.welcome for client in self._clients.values())
+        """How many clients are connected and welcome; one that was cut off is neither."""
+        return sum(client.welcome and not client.cut_off for client in self._clients.values())
 
     @property
     def foreign_frames(self) -> int:
@@ -351,6 +351,7 @@ class Switchboard:
         client.outbox = Outbox(CLIENT_CAPACITY)
         self.say(client, CutOff(waiting_bytes=waiting, limit_bytes=CLIENT_CAPACITY.max_bytes))
         client.cut_off = True
+        client.watches_telemetry = False
         self._tell_end(client)
 
     # --- credit

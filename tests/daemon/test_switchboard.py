@@ -384,9 +384,11 @@ async def test_being_cut_off_is_an_end_that_called_agents_hear_once(house: House
     small = Capacity(max_messages=10**6, max_bytes=1_000, max_droppable_bytes=0)
     client.outbox = Outbox(small, window_bytes=1)
 
+    client.watches_telemetry = True
     for _ in range(10):
         house.agent_says(client.text, "ui_message", b"x" * 100)
     await until(lambda: len(house.work) == 2, "the agent was told")
+    assert (house.board.clients, house.board.telemetry_watched) == (0, False)
     person.connection.close()
     other = await house.person()
     other.says(AGENT.text, "notify", b"last")
