@@ -50,6 +50,10 @@ AGENT_CAPACITY = Capacity(max_messages=10_000, max_bytes=64 * MIB, max_droppable
 FLOOD_MESSAGES = 10_000
 FLOOD_S = 3.0
 
+#: How many ends of sessions of one client are kept past full inboxes, and how large one may be.
+MAX_KEPT_ENDS = 1_000
+MAX_END_BYTES = 256
+
 #: What an agent may say to others; anything else from it is abuse.
 AGENT_SAYS = frozenset(
     {"admission", "event_message", "completion", "reply", "batch", "gap", "submit", "notify"}
@@ -79,6 +83,8 @@ class Client:
     records: int = 0
     #: Agents that were called from here and may hold asks of it.
     called: set[str] = field(default_factory=set)
+    #: Ends of sessions of it that were kept past a full inbox.
+    kept_ends: int = 0
 
     @property
     def text(self) -> str:
@@ -277,10 +283,15 @@ class Switchboard:
         port = self._ports.get(header.to)
         if port is None:
             return  # A dead process gets nothing; its monitors tell.
-        if not self._post(port, Parcel(header._replace(sender=sender.text), body)):
+        parcel = Parcel(header._replace(sender=sender.text), body)
+        if self._post(port, parcel):
+            if header.kind == "call":
+                sender.called.add(port.text)
+        elif isinstance(sender, Client) and _is_kept_end(sender, parcel):
+            sender.kept_ends += 1
+            port.outbox.put_always(parcel)
+        else:
             self._undeliverable(sender, port, header)
-        elif header.kind == "call":
-            sender.called.add(port.text)
 
     def _undeliverable(self, sender: Sender, port: Port, header: Header) -> None:
         reason = Reason("inbox_full")
@@ -379,6 +390,15 @@ def _of_daemon(to: Sender, envelope: object) -> Parcel:
     """Return an envelope of the daemon's own, as a message."""
     body = codec.encode(envelope)
     return Parcel(Header(schema.tag_of(type(envelope)), to.text, DAEMON, size=len(body)), body)
+
+
+def _is_kept_end(client: Client, parcel: Parcel) -> bool:
+    """Whether this ends a session, so that it is kept past a full inbox.
+
+    The agent would hold the session, and ask in it, for as long as the client is connected.
+    """
+    small = len(parcel.body) <= MAX_END_BYTES
+    return parcel.header.kind == "ui_detach" and small and client.kept_ends < MAX_KEPT_ENDS
 
 
 def _request_ref(header: Header) -> RequestRef | None:

@@ -15,6 +15,7 @@ from genagent_protocol import codec, envelopes, schema
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
 from genagentd.channels import Connection, Listener, Message
+from genagentd.daemon import switchboard
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
 from genagentd.outbox import Capacity, Outbox, Parcel
 
@@ -240,6 +241,20 @@ async def test_agents_that_were_called_hear_that_the_caller_is_gone(house: House
 
     await until(lambda: len(house.work) == 2, "the agent was told")
     assert codec.decode(envelopes.ToAgent, house.work[1]) == [envelopes.CallerDown(caller=address)]
+
+
+async def test_the_end_of_a_session_passes_a_full_inbox(house: House) -> None:
+    """The agent would ask on in it; but nobody fills the daemon's memory in this way."""
+    person = await house.person()
+    house.port.outbox = Outbox(Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0), 0)
+
+    for number in range(switchboard.MAX_KEPT_ENDS + 10):
+        person.tells(envelopes.UiDetach(), AGENT.text, ref=str(number + 1))
+    person.says(AGENT.text, "ui_detach", b"x" * 10_000, ref="1")
+    person.says(AGENT.text, "call", b"refused", ref="77")
+
+    await until(lambda: person.heard, "what came last was refused")
+    assert len(house.port.outbox) == switchboard.MAX_KEPT_ENDS
 
 
 async def test_a_full_inbox_is_said_to_whoever_submits(house: House) -> None:
