@@ -67,9 +67,9 @@ def config_home(environ: Mapping[str, str] = os.environ) -> Path:
 def _read(path: Path) -> dict[str, Any] | None:
     """Return what the file says, or None if there is none."""
     try:
-        # Opening a pipe would wait for its writer, and with it the daemon.
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise BadConfiguration(f"{path} cannot be read: it is no plain file")
+        if stat.S_ISFIFO(path.stat().st_mode):
+            # Opening it would wait for its writer, and with it the daemon.
+            raise BadConfiguration(f"{path} cannot be read: it is a pipe; name a file of TOML")
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None

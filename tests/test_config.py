@@ -174,5 +174,5 @@ def test_a_pipe_is_no_configuration(file: Path) -> None:
     """To open it would wait for its writer, and nobody would hear of it."""
     os.mkfifo(file)
 
-    with pytest.raises(BadConfiguration, match="cannot be read: it is no plain file"):
+    with pytest.raises(BadConfiguration, match="cannot be read: it is a pipe"):
         load(file)

@@ -6,8 +6,10 @@ leaves behind ends with it.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,10 +17,11 @@ import click
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import output
-from genagentd.config import config_home
+from genagentd.config import BadConfiguration, config_home, load
+from genagentd.paths import places
 
-#: More than the grace agents get, or the service manager would cut it short.
-STOP_TIMEOUT_S = 45
+#: What an end may take beside the grace that agents get, which must not be cut short.
+STOP_TIMEOUT_S = 35
 WATCHDOG_S = 30
 
 #: What says where the daemon is found, and must say the same to it and to its clients.
@@ -58,17 +61,40 @@ WantedBy=default.target
 def unit() -> str:
     """Return the unit of the daemon of this interpreter."""
     return _UNIT.format(
-        environment="".join(
-            f'Environment="{name}={_within_quotes(os.environ[name])}"\n'
-            for name in _PLACES
-            if os.environ.get(name)
-        ),
+        environment="".join(_lines_of_environment()),
         python=_escaped(sys.executable),
         watchdog=WATCHDOG_S,
-        stop_timeout=STOP_TIMEOUT_S,
+        stop_timeout=STOP_TIMEOUT_S + math.ceil(_grace_ms() / 1000),
         already_running=exits.REFUSED,
         bad_configuration=exits.BAD_CONFIGURATION,
     )
+
+
+def _grace_ms() -> int:
+    try:
+        return load().grace_ms
+    except BadConfiguration as error:
+        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
+
+
+def _lines_of_environment() -> Iterator[str]:
+    """Yield what tells the daemon the places that its clients here are told.
+
+    Raises:
+        Failure: the daemon would refuse one of them.
+    """
+    places()
+    for name in _PLACES:
+        value = os.environ.get(name)
+        if not value:
+            continue
+        if name == "GENAGENT_CONFIG":
+            # It is not run from here.
+            value = os.path.abspath(value)
+        if not value.isprintable():
+            message = f"{name} holds what cannot stand in a unit: {value!r}"
+            raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", message)
+        yield f'Environment="{name}={_within_quotes(value)}"\n'
 
 
 def _within_quotes(text: str) -> str:
@@ -103,7 +129,7 @@ def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa:
     if only_print:
         output().result(text.rstrip("\n"), unit=text, path=str(path), written=False)
         return
-    if path.exists() and path.read_text(encoding="utf-8") != text and not force:
+    if path.is_file() and path.read_text(encoding="utf-8") != text and not force:
         raise Failure(
             exits.REFUSED,
             "exists",

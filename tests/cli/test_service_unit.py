@@ -52,6 +52,39 @@ def test_places_that_the_environment_names_are_those_of_the_service(
     assert "LOG_FORMAT" not in unit
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GENAGENT_RUN_DIR", "relative"),
+        ("GENAGENT_RUN_DIR", "/x" * 80),
+        ("GENAGENT_STATE_DIR", "/two\nlines"),
+        ("GENAGENT_CONFIG", "/no/such/file"),
+        ("GENAGENT_GRACE_MS", "soon"),
+    ],
+)
+def test_what_the_daemon_would_refuse_is_not_written(
+    genagentd: Command, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """A unit that can never start would be found out by the next one who needs it."""
+    monkeypatch.setenv(name, value)
+
+    assert genagentd("install-service", "--print").code == 78
+
+
+def test_the_service_manager_waits_for_the_whole_grace(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a configuration is named so that it is found from anywhere."""
+    (tmp_path / "c.toml").write_text("grace_ms = 120_000")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GENAGENT_CONFIG", "c.toml")
+
+    unit = genagentd("install-service", "--print").out
+
+    assert "TimeoutStopSec=155\n" in unit
+    assert f'Environment="GENAGENT_CONFIG={tmp_path}/c.toml"\n' in unit
+
+
 def test_a_place_that_cannot_be_written_is_named(
     genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
