@@ -19,7 +19,7 @@ from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns import decisions, effects, inputs
 from genagent_protocol.turns.state import Offers
-from genagentd.agent import behaviour, log
+from genagentd.agent import behaviour, forked, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.sessions import called_plainly
 
@@ -79,11 +79,13 @@ class Callbacks:
         """Run *callback* and return what became of it."""
         try:
             answer = await settled(called_plainly(lambda: self._call(callback)))
+            forked.leave()
             # What was returned is user code as well: its attributes may be properties.
             decision = self._judged(callback, answer)
             if not decisions.fits(callback.name, decision):
                 self._misfit(callback.name, answer)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+            forked.leave(error)
             self.failed(callback.name, error)
             return inputs.CallbackCrashed(callback.name, log.class_of(error))
         return inputs.CallbackReturned(callback.name, decision)
@@ -189,7 +191,9 @@ class Callbacks:
     async def _last(self, name: str, call: Callable[[], Any]) -> None:
         try:
             await settled(called_plainly(call))
+            forked.leave()
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+            forked.leave(error)
             self.failed(name, error)
 
     def failed(self, name: str, error: BaseException) -> None:

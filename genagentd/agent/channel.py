@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import Header, decode_header
+from genagentd.agent import forked
 from genagentd.channels import Listener, Message
 
 
@@ -55,6 +56,8 @@ class Channel:
 
     def send(self, header: bytes, body: bytes) -> bool:
         """Send to the daemon; False when it is gone, and then nothing was sent."""
+        # The connection is the agent's: what a child of it writes here is nobody's word.
+        forked.leave()
         return self._route is not None and self._listener.send(self._route, header, body)
 
     def close(self, linger_ms: int) -> None:

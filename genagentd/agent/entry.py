@@ -27,7 +27,7 @@ from genagent_protocol.reasons import NORMAL, ExitReason, StartError
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns.inputs import StopRequested
 from genagentd import kernel
-from genagentd.agent import incoming, log
+from genagentd.agent import forked, incoming, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Calls
 from genagentd.agent.channel import Channel
@@ -63,7 +63,8 @@ def main(socket_path: str, pipe_fd: int) -> int:
     """Live one life and return its exit status; the caller ends the process with it."""
     log.hold()
     hold_few()
-    loop = asyncio.new_event_loop()
+    forked.begin()
+    loop = asyncio.SelectorEventLoop(forked.Selector())
     loop.set_exception_handler(_complain)
     asyncio.set_event_loop(loop)
     life = Life(socket_path, os.getppid())
@@ -73,6 +74,7 @@ def main(socket_path: str, pipe_fd: int) -> int:
         status = _driven(loop, life.live(pipe_fd))
         end_context()
     except BaseException as error:  # noqa: BLE001  # a bug of ours, whatever it is that came through
+        forked.leave(error)
         _give_up(life, error)
         return BROKEN
     return status

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from genagentd.agent import log
+from genagentd.agent import forked, log
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class TurnLoop(asyncio.SelectorEventLoop):
     """An event loop that knows which calls in other threads are still under way."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(forked.Selector())
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._outside: set[concurrent.futures.Future[Any]] = set()
 

@@ -106,3 +106,27 @@ def test_an_agent_without_its_standard_streams_goes_on_and_ends_in_order(
 
         assert "callback=handle_event error=LookupError" in written(daemon, name), what
         assert fleet.down(client, handle).reason.text == "shutdown", what
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("returns", 0),
+        ("raises", 1),
+        ("exits", 7),
+        ("awaits", None),
+        ("returns into the turn", 0),
+    ],
+)
+def test_a_child_that_an_agent_forked_ends_when_it_comes_back_to_us(
+    daemon: PrivateDaemon, client: Client, how: str, status: int | None
+) -> None:
+    """Its parent waits for it, and goes on as if nothing had been."""
+    begun(client, "forks", "Forks", how=how)
+
+    assert client.ask("forks", "go", 30_000).text == "done"
+    ended = client.status("forks").agent_state
+    assert client.ask("forks", "again", 30_000).text == "done"
+
+    assert ended == status or (status is None and ended in (0, 1))
+    assert written(daemon, "forks").count("fork.returned") == 2

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from genagent_protocol.events import Event, Response
 from genagent_protocol.plain import FrozenDict
-from genagentd import NoReply, Started, telemetry
+from genagent_protocol.refs import RequestRef
+from genagentd import Agent, NoReply, Started, telemetry
 from genagentd.agent.callbacks import Callbacks
 from support.faulty_agents import Quiet
 
@@ -118,3 +120,41 @@ class Reaps(Quiet):
         assert codes == [7, 7], codes
         print("codes", codes, flush=True)
         return NoReply(state)
+
+
+class Forks(Agent[int | None]):
+    """Forks a child that comes back to us as the option `how` says; keeps its exit status."""
+
+    def init_agent(self, options: FrozenDict) -> Started[int | None]:
+        self.how = options["how"]
+        return Started({key: options[key] for key in options if key != "how"}, None)
+
+    def show_state(self, state: int | None) -> int | None:
+        return state
+
+    def handle_stream_event(self, event: Event, state: int | None) -> int | None:
+        if event.kind != "text" or self.how != "returns into the turn":
+            return state
+        child = os.fork()
+        return state if child == 0 else _status_of(child)
+
+    async def handle_response(
+        self, ref: RequestRef, response: Response, state: int | None
+    ) -> NoReply[int | None]:
+        if self.how == "returns into the turn":
+            return NoReply(state)
+        child = os.fork()
+        if child:
+            return NoReply(_status_of(child))
+        match self.how:
+            case "raises":
+                raise ValueError
+            case "exits":
+                sys.exit(7)
+            case "awaits":
+                await asyncio.sleep(0)
+        return NoReply(state)
+
+
+def _status_of(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
