@@ -24,13 +24,14 @@ from genagentd.cli.versions import show_version
 @name_argument()
 @timeout_option(5.0)
 def status(name: object, timeout: float) -> None:
-    """Show an agent's phase, queue and state; of one without a process, what the daemon knows."""
+    """Show an agent's phase, queue and state; of one that is on its way, what the daemon knows."""
     with connected(timeout) as client:
         try:
             answer = client.status(name, milliseconds(timeout))
         except Refused as refused:
             row = row_of(known_rows(client), shown(name))
-            if refused.reason != NOT_FOUND or row is None or row.state == "running":
+            # One that has failed for good is not there, as for every other command.
+            if refused.reason != NOT_FOUND or row is None or row.state in ("running", "failed"):
                 raise
             output().result(f"{shown(name)}: {state_of(row)}", **row_fields(row))
             return

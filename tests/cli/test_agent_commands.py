@@ -436,16 +436,16 @@ def test_a_missing_agent_is_told_in_the_words_of_the_command(genagent: Command, 
 def test_an_agent_that_has_failed_is_not_called_missing(
     genagent: Command, house: PrivateDaemon
 ) -> None:
-    """`status` shows what is known of it, other commands say it and how to free the name."""
+    """Every command says it and how to free the name; a script takes it for one that is gone."""
     policy = RestartPolicy(kind="permanent", max_restarts=0)
     with Client(house.run) as client:
         handle = client.start_agent(None, name="a", backend="echo", restart=policy)
     os.kill(handle.pid, signal.SIGKILL)
     until(lambda: genagent("list", "--json").json["agents"][0]["state"] == "failed", "it failed")
 
-    status = genagent("status", "a")
-    assert (status.code, status.out) == (0, "a: failed (signal:9)\n")
-    assert genagent("status", "a", "--json").json["state"] == "failed"
+    status = genagent("status", "a", "--json")
+    assert (status.code, status.error) == (3, "not_found")
+    assert status.json["error"]["details"]["state"] == "failed"
     for verb in (("ask", "a", "p"), ("snapshot", "a"), ("attach", "a")):
         failed = genagent(*verb)
         assert failed.code == 3
