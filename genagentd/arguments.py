@@ -149,8 +149,10 @@ def timeout(value: object) -> int | None:
 def milliseconds(value: object, what: str, more: str = "") -> int:
     """Return *value* if it is that: a whole number that is not negative.
 
+    *more* is what else the message says could have been given.
+
     Raises:
-        UsageError: it is something else, nor is it *more*.
+        UsageError: it is something else.
     """
     if type(value) is not int or value < 0:
         raise UsageError(

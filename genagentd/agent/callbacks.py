@@ -237,17 +237,21 @@ def _kind_of(answer: object) -> str:
 
 
 def _wanted(name: decisions.CallbackName) -> str:
-    match name:
-        case "pre_run":
-            return "Ok or Failed"
-        case "pre_turn":
-            return "Run, Skip or Halt"
-        case "post_turn":
-            return "Ok"
-        case "checkpoint_session" | "reset_session" | "post_run":
-            return "a session"
-        case _:
-            return "NoReply, Prompt or Halt"
+    """Return what *name* may return, by the names that the agent's author writes."""
+    names = [_WRITTEN[decision] for decision in decisions.fitting(name)]
+    return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+#: What an author writes for each decision.
+_WRITTEN = {
+    decisions.Done: "Ok",
+    decisions.Declined: "Failed",
+    decisions.Run: "Run",
+    decisions.Skip: "Skip",
+    decisions.Halt: "Halt",
+    decisions.NoReply: "NoReply",
+    decisions.Prompt: "Prompt",
+}
 
 
 def text_of(value: object) -> str | None:

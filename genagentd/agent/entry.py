@@ -50,6 +50,8 @@ LINGER_MS = 2_000
 LAST_NOTIFICATIONS_MS = 1_000
 #: How long an orderly end may take when the daemon is gone.
 ORPHANED_S = 5
+#: How long letting go may take once something of ours broke.
+LAST_STEPS_S = 5
 #: The status that says: the reason is in the last message.
 REASON_TOLD = 70
 #: The status that says: see the log.
@@ -85,7 +87,7 @@ def _give_up(life: Life, error: BaseException) -> None:
     # Whatever broke us may break this as well, and no wait of ours may outlast it.
     with contextlib.suppress(BaseException):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(ORPHANED_S)
+        signal.alarm(LAST_STEPS_S)
         log.broke(error)
     with contextlib.suppress(BaseException):
         life.close()

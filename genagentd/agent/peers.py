@@ -151,7 +151,11 @@ class Peers:
     # Waiting for an answer
 
     async def whereis(self, name: Loose) -> AgentHandle | None:
-        """Return the handle of the living agent of that name, or None."""
+        """Return the handle of the living agent of that name, or None.
+
+        Raises:
+            UsageError: it cannot be a name.
+        """
         return await self._there(self._whereis(sendable.agent_name(name)))
 
     async def notify_ack(
@@ -160,6 +164,7 @@ class Peers:
         """Have *event* handled or retained by the target.
 
         Raises:
+            UsageError: the event or the name cannot be sent; nothing was.
             Refused: it did not fit, or the target is not there or is this agent.
             CallTimeout, ProcessDown: nobody knows whether it was handled.
         """
@@ -201,6 +206,7 @@ class Peers:
         """Have *prompt* run and return the response.
 
         Raises:
+            UsageError: the prompt or the name cannot be sent; nothing was.
             Refused: it was not accepted.
             TurnFailed: it was, and its turn failed.
             CallTimeout, ProcessDown: its fate is unknown.
@@ -270,6 +276,7 @@ class Peers:
         """Stop the agent of that name and return when it is gone.
 
         Raises:
+            UsageError: it cannot be a name.
             Refused: there is none, or it is this agent (`self_stop`).
         """
         frozen = sendable.agent_name(name)

@@ -94,6 +94,11 @@ _FITTING: dict[CallbackName, tuple[type[Decision], ...]] = {
 }
 
 
+def fitting(callback: CallbackName) -> tuple[type[Decision], ...]:
+    """Return the kinds of decision that *callback* may make."""
+    return _FITTING[callback]
+
+
 def fits(callback: CallbackName, decision: Decision) -> bool:
     """Return whether *callback* may decide so; only then does its returned state count."""
     return isinstance(decision, _FITTING[callback])
