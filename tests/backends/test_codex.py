@@ -265,3 +265,26 @@ async def test_printing_a_session_shows_no_values(stub: StubCli) -> None:
     session = started(stub, env={**stub.env, "KEY": "canary"}, model="large")
 
     assert "canary" not in repr(session)
+
+
+async def test_a_key_that_is_repeated_before_the_end_is_in_no_event(
+    stub: StubCli, tmp_path: Path
+) -> None:
+    """The program tells of an error in an item, too; and standard error is kept from anywhere."""
+    key = "sk-canary-0123456789"
+    (tmp_path / "key").write_text(key)
+    said = f"401 wrong key: {key}"
+    item = {"id": "i", "type": "error", "message": said}
+    stub.plays(
+        [
+            THREAD,
+            {"line": {"type": "item.completed", "item": item}},
+            {"line": {"type": "turn.failed", "error": {"message": said}}},
+        ],
+        # Standard error is kept from within the key on.
+        [{"complain": key + "." * (8_192 - len(key) + 3)}, {"exit": 1}],
+    )
+    done = await turns(stub, started(stub, env_files={"CODEX_API_KEY": str(tmp_path / "key")}), 2)
+
+    assert [turn.kinds for turn in done] == [["tool_result", "error"], ["error"]]
+    assert key[8:] not in repr([turn.events for turn in done])

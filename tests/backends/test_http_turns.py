@@ -17,6 +17,7 @@ from genagent_backends.base import Backend, Failed, Session
 from genagent_backends.chat import ChatBackend
 from genagent_backends.failures import failure_of
 from genagent_backends.openai import OpenAIBackend
+from genagent_backends.redaction import INSTEAD
 from genagent_backends.rehearsal import Rehearsed, rehearse, settled
 from genagent_backends.sse import SseReader
 from genagent_protocol.events import Event
@@ -500,6 +501,20 @@ async def test_e094_the_key_is_in_its_header_and_in_nothing_that_is_said(
     assert carrying == ["x-api-key" if backend is AnthropicBackend else "authorization"]
     assert "canary" not in request.path + json.dumps(request.body)
     assert "canary" not in repr([turn.events for turn in done]) + repr(done[-1].session)
+
+
+@each_backend
+async def test_a_key_in_which_a_refusal_was_cut_leaves_nothing_of_it(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So much of a body that is no JSON is kept, wherever that ends."""
+    key = "sk-canary-0123456789"
+    monkeypatch.setenv("MY_KEY", key)
+    body = "." * (http_turns.RAW_TEXT_CHARACTERS - len(key) + 1) + key + "..."
+    [done], _ = await asked(backend, Sends(status=401, body=body.encode()), api_key_env="MY_KEY")
+
+    assert "sk-canary" not in repr(done.events)
+    assert failure(done).raw == body[: body.index(key)] + INSTEAD
 
 
 @each_backend
