@@ -69,11 +69,15 @@ class ClaudeBackend:
         except OSError as error:
             return Streaming((error_event(not_started(PROVIDER, error)),), session)
         command = Command(argv, prompt.encode(), env, settings.setting.working_dir)
+        surroundings, clocks = settings.setting.environment, settings.setting.clocks
+        secrets = surroundings.secrets(env)
         if session.duplex is not None:
-            events = session.duplex.turn(turn, command, settings.setting.clocks)
+            # The process may have been given others, when it was started.
+            secrets |= surroundings.secrets(session.duplex.given)
+            events = session.duplex.turn(turn, command, clocks, current=surroundings.files)
         else:
-            events = run(turn, command, ClaudeLines(), settings.setting.clocks)
-        events = redacting(joined(events), settings.setting.environment.secrets(env))
+            events = run(turn, command, ClaudeLines(), clocks)
+        events = redacting(joined(events), secrets)
         return Streaming(self._version.beside(turn, command, events), session)
 
     def update_session(self, session: ClaudeSession, data: FrozenDict) -> ClaudeSession:

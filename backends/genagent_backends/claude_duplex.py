@@ -5,14 +5,15 @@ turns the program may run some of its own (`claude_asked.py`). An
 interrupt is a message, too: the turn is over when the program has answered it
 with the result of what it had begun, so that nothing of one turn is ever read in
 the next. A process that does not answer in time is ended, and the next turn
-starts another that resumes the conversation.
+starts another that resumes the conversation; as it does when what the process was
+given in files, such as a key, is no longer what they hold.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import suppress
 
 from genagent_backends.base import Process, Turn
@@ -44,6 +45,8 @@ class Duplex:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        #: The environment that the process was started with.
+        self.given: Mapping[str, str] = {}
         self._splitter = LineSplitter()
         self._cost_usd = 0.0
 
@@ -51,14 +54,16 @@ class Duplex:
         return f"Duplex(pid={self._process.pid if self._process else None})"
 
     async def turn(
-        self, turn: Turn, command: Command, clocks: Clocks
+        self, turn: Turn, command: Command, clocks: Clocks, *, current: Collection[str] = ()
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of one turn, the terminal one last; *command* starts the process.
 
-        Cancelling or closing this interrupts the turn and leaves the process alive.
+        *current* are the variables that a process must have as *command* has them; one
+        that was given others is replaced first. Cancelling or closing this interrupts
+        the turn and leaves the process alive.
         """
         try:
-            process = await self._alive(turn, command)
+            process = await self._alive(turn, command, current)
         except OSError as error:
             yield error_event(not_started(PROVIDER, error))
             return
@@ -83,9 +88,12 @@ class Duplex:
         status = -1 if process.returncode is None else process.returncode
         yield listener.verdict(Ended(status, process.stderr_tail))
 
-    async def _alive(self, turn: Turn, command: Command) -> Process:
+    async def _alive(self, turn: Turn, command: Command, current: Collection[str]) -> Process:
+        if any(self.given.get(name) != command.env.get(name) for name in current):
+            await self.close()
         if self._process is None or self._process.returncode is not None:
             self._splitter, self._cost_usd = LineSplitter(), 0.0
+            self.given = command.env
             self._process = await turn.spawn(
                 command.argv, env=command.env, cwd=command.cwd, for_session=True
             )
@@ -121,11 +129,13 @@ class Duplex:
         process, self._process = self._process, None
         if process is None:
             return
-        await process.close_stdin()
-        with suppress(TimeoutError):
-            async with timeout(LEAVE_MS / 1000):
-                await process.wait()
-        await process.end()
+        try:
+            await process.close_stdin()
+            with suppress(TimeoutError):
+                async with timeout(LEAVE_MS / 1000):
+                    await process.wait()
+        finally:
+            await process.end()
 
 
 _REQUEST = {"type": "control_request", "request_id": "interrupt"}

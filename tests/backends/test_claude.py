@@ -563,6 +563,29 @@ async def test_duplex_survives_the_death_of_its_process(stub: StubCli) -> None:
     assert "--resume=s-1" in stub.runs[1].argv
 
 
+async def test_duplex_starts_another_process_for_another_key(stub: StubCli, tmp_path: Path) -> None:
+    """A running program never hears of a new one; what it was given is shown to nobody."""
+    key = tmp_path / "key"
+    key.write_text("sk-canary-old-1")
+    told: Step = {"line": {"type": "result", "is_error": True, "result": "bad sk-canary-old-1, no"}}
+    talk = Talk(stub, HEAR, INIT, RESULT, HEAR, INIT, RESULT, HEAR, env_files={"KEY": str(key)})
+    await talk.say("one")
+    await talk.say("two")
+    key.write_text("sk-canary-new-2")
+    stub.plays([HEAR], [HEAR, INIT, told, HEAR, INIT, told, HEAR])
+    failed = await talk.say("three")
+    await talk.say("four")
+    await talk.close()
+
+    assert [len(run.heard) for run in stub.runs] == [3, 3]
+    assert "--resume=s-1" in stub.runs[1].argv
+    assert failed.terminal is not None
+    failure = failure_of(failed.terminal)
+    assert isinstance(failure, BackendError)
+    assert failure.message == "bad (a key), no"
+    assert [process.returncode for process in talk.turn.session_processes] == [0, 0]
+
+
 async def test_duplex_answers_questions_that_nobody_can_answer(stub: StubCli) -> None:
     """The program would wait for ever for a permission."""
     question: Step = {
