@@ -1,22 +1,28 @@
 """What callers say besides content: whom, where to, until when; checked before anything is sent.
 
 Whatever is wrong with an argument is a `UsageError` that names it. Names, prompts and
-payloads are checked in `genagentd.sendable`.
+payloads are checked in `genagentd.sendable`. Identities are records that anybody can
+make, so their fields are checked as well: what is none would be lost on the way.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from genagent_protocol.errors import UsageError
+from genagent_protocol.plain import NotPlain, freeze
 from genagent_protocol.refs import (
     Address,
     AgentHandle,
+    Incarnation,
     MailboxAddress,
     MalformedIdentity,
     MonitorRef,
     RequestRef,
 )
+
+#: An identity that has one spelling.
+Identity = TypeVar("Identity", RequestRef, Incarnation, MailboxAddress)
 
 #: What a queued request does when its agent halts.
 OnHalt: TypeAlias = Literal["queue", "fail"]
@@ -53,7 +59,7 @@ def request_ref(value: object) -> RequestRef:
         UsageError: it is neither.
     """
     if isinstance(value, RequestRef):
-        return value
+        return _spelled(value, RequestRef, "ref")
     if not isinstance(value, str):
         raise UsageError(f"ref: a request ref is wanted, not {type(value).__name__}")
     try:
@@ -85,6 +91,16 @@ def handle(value: object) -> AgentHandle:
         raise UsageError(
             f"a captured handle is wanted, not {type(value).__name__}: whereis(name) returns one"
         )
+    _spelled(value.incarnation, Incarnation, "handle: incarnation")
+    # A handle in a `Down` may say no more than which incarnation is meant: its pid is 0.
+    _whole(value.pid, "handle: pid")
+    _whole(value.started_ticks, "handle: started_ticks")
+    if not isinstance(value.place, str):
+        raise UsageError(f"handle: place: a text is wanted, not {type(value.place).__name__}")
+    try:
+        freeze(value.name)
+    except NotPlain as error:
+        raise UsageError(f"handle: name: {error}") from None
     return value
 
 
@@ -111,6 +127,7 @@ def monitor_ref(value: object) -> MonitorRef:
     """
     if not isinstance(value, MonitorRef):
         raise UsageError(f"monitor: what monitor() returns is wanted, not {type(value).__name__}")
+    _whole(value.number, "monitor: number")
     return value
 
 
@@ -122,11 +139,9 @@ def recipient(value: object, what: str, place: str) -> Address:
     """
     if isinstance(value, AgentHandle):
         return captured(value, place).incarnation
-    if isinstance(value, MailboxAddress):
-        return value
-    address: Any = getattr(value, "address", None)
+    address: Any = value if isinstance(value, MailboxAddress) else getattr(value, "address", None)
     if isinstance(address, MailboxAddress):
-        return address
+        return _spelled(address, MailboxAddress, what)
     raise UsageError(
         f"{what}: a mailbox, its address or an agent handle is wanted, not {type(value).__name__}"
     )
@@ -159,3 +174,24 @@ def milliseconds(value: object, what: str, more: str = "") -> int:
             f"{what}: milliseconds that are not negative{more} are wanted, not {value!r}"
         )
     return min(value, MAX_TIMEOUT_MS)
+
+
+def _spelled(value: object, kind: type[Identity], what: str) -> Identity:
+    """Return *value* if it is what its own spelling means."""
+    try:
+        if isinstance(value, kind) and _same(kind.parse(value.text), value):
+            return value
+    except (MalformedIdentity, AttributeError, TypeError, ValueError):
+        pass  # It may hold anything, also what has no text.
+    # Not quoted: it may be of any size, and its text may be what cannot be made.
+    raise UsageError(f"{what}: this is no {kind.__name__} that can have been given to you")
+
+
+def _same(found: object, given: object) -> bool:
+    """Return whether both are equal, and no True is taken for a 1."""
+    return repr(found) == repr(given)
+
+
+def _whole(value: object, what: str) -> None:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise UsageError(f"{what}: a whole number from 0 to {2**63 - 1} is wanted")

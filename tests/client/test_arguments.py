@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from genagent_protocol.errors import UsageError
-from genagent_protocol.refs import MonitorRef
+from genagent_protocol.refs import BootId, MonitorRef
 from genagentd import arguments
 from genagentd.client.client import Client
 from support.peer import OWN, PLACE, a_ref, handle
@@ -48,6 +49,63 @@ def test_anything_else_is_no_recipient(given: object) -> None:
     """None included: it would be a message to nobody."""
     with pytest.raises(UsageError):
         arguments.recipient(given, "recipient", PLACE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"client": -1},
+        {"client": 0},
+        {"client": "1"},
+        {"client": 10**40},
+        {"client": 10**5_000},
+        {"client": None},
+        {"boot": 5},
+        {"boot": "there"},
+        {"box": True},
+        {"box": False},
+        {"box": -1},
+    ],
+    ids=lambda wrong: str([*wrong]),
+)
+def test_an_address_that_somebody_made_up_is_refused(wrong: Any) -> None:
+    """The far end could not read it, and would be silent about the whole prompt."""
+    made_up = replace(OWN, **wrong)
+
+    with pytest.raises(UsageError, match="recipient"):
+        arguments.recipient(made_up, "recipient", PLACE)
+    with pytest.raises(UsageError, match="stream_to"):
+        arguments.stream_target(made_up, PLACE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"incarnation": None},
+        {"incarnation": replace(handle().incarnation, number=0)},
+        {"incarnation": replace(handle().incarnation, boot=BootId("x"))},
+        {"pid": 2**80},
+        {"pid": -1},
+        {"pid": "1"},
+        {"started_ticks": -1},
+        {"started_ticks": True},
+        {"place": None},
+        {"name": {1, 2}},
+    ],
+    ids=str,
+)
+def test_a_handle_that_somebody_made_up_is_refused(wrong: Any) -> None:
+    """Its fields decide where things go, and which process is looked at."""
+    with pytest.raises(UsageError, match="handle"):
+        arguments.captured(replace(handle(), **wrong), PLACE)
+
+
+def test_a_ref_or_monitor_that_somebody_made_up_is_refused() -> None:
+    """As its text would be."""
+    with pytest.raises(UsageError, match="ref"):
+        arguments.request_ref(replace(a_ref(), token="x"))
+    with pytest.raises(UsageError, match="monitor"):
+        arguments.monitor_ref(MonitorRef(-1))
 
 
 def test_no_stream_target_is_the_default() -> None:
