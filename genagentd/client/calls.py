@@ -221,6 +221,10 @@ def reset_session(talk: Conversation, name: object) -> Script[None]:
     )
 
 
+#: What is known of a drain that was accepted.
+STILL_DRAINING = "it is not gone yet; it goes on draining"
+
+
 def drain(talk: Conversation, name: object) -> Script[None]:
     """Let the agent finish its turn and exit; returns when it is gone."""
     handle = yield from located(talk, name, "drain")
@@ -230,6 +234,7 @@ def drain(talk: Conversation, name: object) -> Script[None]:
     except ProcessDown as down:
         _ended_well(handle, down.reason)
         return
+    end.fate = STILL_DRAINING
     _ended_well(handle, (yield from settled(end)))
 
 
