@@ -3,16 +3,19 @@
 A provider streams some characters at a time, and a turn keeps a thousand events. The
 first pieces go out as they are; from then on pieces are joined until they are worth
 an event, measured by what has gone out before. So an answer of any length fits, and
-short ones are as lively as the provider.
+short ones are as lively as the provider. What is held goes out, too, when nothing
+more has come for a moment: whoever looks on sees all of it while the provider thinks.
 
 Nothing is lost, and nothing passes what was said before it by the same speaker. The
 text of two speakers at a time may change places, since each is joined for itself.
+This does not keep what is held when a turn is interrupted: that is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from genagent_protocol.events import Event, event, text_or_none
@@ -23,6 +26,11 @@ EVENTS_AS_THEY_COME = 256
 #: From then on an event has at least this part of the text before it. A turn of a
 #: mebibyte has about 256 + 64 * ln(4096) = 788 events of text then.
 PART = 64
+#: How long nothing more may come before what is held goes out.
+PAUSE_MS = 100
+#: Each such pause has to be longer than the one before, or a provider that stops after
+#: every word would fill the turn: there are 100 of them in four minutes, 170 in two hours.
+LONGER = 1.05
 
 
 @dataclass(slots=True)
@@ -41,6 +49,17 @@ class Joiner:
         self._held: dict[FrozenDict, _Held] = {}
         self._events = 0
         self._characters = 0
+        self._pause_ms = float(PAUSE_MS)
+
+    @property
+    def pause_ms(self) -> float | None:
+        """How long to wait for more before `paused`; None while nothing is held."""
+        return self._pause_ms if self._held else None
+
+    def paused(self) -> list[Event]:
+        """Return what is held, since nothing more has come for `pause_ms`."""
+        self._pause_ms *= LONGER
+        return self.rest()
 
     def feed(self, said: Event) -> list[Event]:
         """Return what goes out now that *said* has come: nothing, that, or what was held and it."""
@@ -86,8 +105,38 @@ async def joined(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, N
     """Yield *events* with their text joined; closing this closes them."""
     joiner = Joiner()
     async with aclosing(events):
-        async for said in events:
+        while True:
+            if joiner.pause_ms is None:
+                said = await anext(events, None)
+            else:
+                # In a task of its own: the wait for it ends, and it goes on.
+                async with _begun(events) as coming:
+                    await asyncio.wait({coming}, timeout=joiner.pause_ms / 1000)
+                    if not coming.done():
+                        for gone in joiner.paused():
+                            yield gone
+                    said = await coming
+            if said is None:
+                break
             for gone in joiner.feed(said):
                 yield gone
     for gone in joiner.rest():
         yield gone
+
+
+@asynccontextmanager
+async def _begun(
+    events: AsyncGenerator[Event, None],
+) -> AsyncIterator[asyncio.Task[Event | None]]:
+    """Begin to wait for the next event, or None; on leaving nobody waits for it any more."""
+
+    async def following() -> Event | None:
+        return await anext(events, None)
+
+    coming = asyncio.create_task(following())
+    try:
+        yield coming
+    finally:
+        if not coming.done():
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)

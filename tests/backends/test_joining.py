@@ -101,6 +101,86 @@ def test_the_first_pieces_go_out_at_once() -> None:
     assert [bool(joiner.feed(piece("w"))) for _ in range(4)] == [False, False, False, True]
 
 
+@given(runs=st.lists(st.tuples(st.text(min_size=1, max_size=3), st.integers(1, 400)), max_size=6))
+def test_a_pause_shows_everything_that_came(runs: list[tuple[str, int]]) -> None:
+    """Nobody thinks that the provider stopped in the middle of a word."""
+    joiner, gone, came = Joiner(), list[Event](), ""
+    for text, times in runs:
+        for _ in range(times):
+            gone += joiner.feed(piece(text))
+            came += text
+        if joiner.pause_ms is not None:
+            gone += joiner.paused()
+
+        assert "".join(str(said.data["text"]) for said in gone) == came
+        assert joiner.pause_ms is None
+
+
+def test_a_provider_that_pauses_after_every_word_does_not_fill_the_turn() -> None:
+    """Every pause has to be longer than the last one that showed something."""
+    joiner, events, two_hours_ms = Joiner(), 0, 2 * 3_600_000
+    for _ in range(two_hours_ms // 150):
+        events += len(joiner.feed(piece("word ")))
+        if joiner.pause_ms is not None and joiner.pause_ms < 150:
+            events += len(joiner.paused())
+
+    assert events < 900
+    waited_ms = 0.0
+    for _ in range(200):
+        events += len(joiner.feed(piece("w")))
+        waited_ms += joiner.pause_ms or 0.0
+        events += len(joiner.paused())
+    assert waited_ms > two_hours_ms
+
+
+async def scripted(gate: asyncio.Event, closed: asyncio.Event) -> AsyncGenerator[Event, None]:
+    """Say what is held, and after the gate the end."""
+    try:
+        for _ in range(EVENTS_AS_THEY_COME):
+            yield piece("w")
+        yield piece("hi")
+        await gate.wait()
+        yield piece("more")
+        yield event("result", {})
+    finally:
+        closed.set()
+
+
+async def test_what_is_held_goes_out_while_the_provider_pauses() -> None:
+    """Nothing that is still to come is lost by not being waited for."""
+    gate, closed = asyncio.Event(), asyncio.Event()
+    events = joined(scripted(gate, closed))
+    for _ in range(EVENTS_AS_THEY_COME):
+        await anext(events)
+    held = await anext(events)
+    gate.set()
+    rest = [said async for said in events]
+
+    assert held == piece("hi")
+    assert rest == [piece("more"), event("result", {})]
+    assert closed.is_set()
+
+
+@pytest.mark.parametrize("how", ["closed", "cancelled"])
+async def test_a_turn_that_ends_in_a_pause_leaves_nobody_waiting(how: str) -> None:
+    """An interrupt must reach the connection also when what was held has just been shown."""
+    closed = asyncio.Event()
+    events = joined(scripted(asyncio.Event(), closed))
+    for _ in range(EVENTS_AS_THEY_COME + 1):
+        await anext(events)
+    if how == "closed":
+        await events.aclose()
+    else:
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+
+    assert closed.is_set()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_closing_the_joined_events_closes_the_others() -> None:
     """An interrupt must reach the connection."""
     closed = asyncio.Event()
