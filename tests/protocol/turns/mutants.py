@@ -231,7 +231,7 @@ MUTANTS: tuple[Mutant, ...] = (
         rules_turn._retries,
         "and ending.outcome.reason != INTERRUPTED",
         "",
-        MODEL,
+        SCENARIOS + "retry.py",
     ),
     mutant(
         "an interrupt is never acknowledged",
