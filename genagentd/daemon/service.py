@@ -97,13 +97,20 @@ def _locked(places: Places) -> Iterator[None]:
             if not _taken(fd, fcntl.LOCK_SH):
                 raise AlreadyRunning(places, lock_holder(places))
             fcntl.flock(fd, fcntl.LOCK_UN)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()} {kernel.started_ticks(os.getpid())}\n".encode(), 0)
+        _write_pid(fd, places)
         yield
         # The file stays, for removing it would let two daemons lock two files of one name.
         os.ftruncate(fd, 0)
     finally:
         os.close(fd)
+
+
+def _write_pid(fd: int, places: Places) -> None:
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()} {kernel.started_ticks(os.getpid())}\n".encode(), 0)
+    except OSError as error:
+        raise UnusablePlace(f"{places.lock} cannot be written: {error.strerror}") from None
 
 
 def lock_holder(places: Places) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -16,7 +17,10 @@ import pytest
 
 from genagentd import kernel
 from genagentd.client.client import Client
-from genagentd.socket_path import MAX_PATH_BYTES
+from genagentd.config import Config
+from genagentd.daemon import service
+from genagentd.paths import Places
+from genagentd.socket_path import MAX_PATH_BYTES, UnusablePlace
 from support import fleet
 from support.commands import ran
 from support.daemons import PrivateDaemon
@@ -247,6 +251,21 @@ def test_a_planted_path_is_refused(tmp_path: Path, nothing_left: None, planted: 
     assert "Traceback" not in refused.err
     if planted == "link_for_lock":
         assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_a_lock_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk: an error number alone sends nobody to the right directory."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    places = Places(tmp_path / "run", tmp_path / "state")
+
+    with pytest.raises(UnusablePlace, match=f"{places.lock} cannot be written: No space left"):
+        service.serve(places, Config(), Config)
 
 
 def test_looking_at_the_lock_never_keeps_a_daemon_from_taking_it(place: PrivateDaemon) -> None:
