@@ -115,6 +115,10 @@ class Agent(ABC, Generic[S]):
     or times out leaves the state of its dispatch, whatever `handle_stream_event`
     did meanwhile. An instance attribute knows no such thing.
 
+    Return a new state instead of changing the one you get: after a callback that
+    raises the agent goes on with the state object from before, and what was changed
+    in it before the raise stays changed. Only `handle_stream_event` gets a copy.
+
     A method `handle_info(self, message, state)`, answering like `handle_event`,
     receives messages: completions and events of prompts this agent sent to others,
     and the `Down` of agents it watches. There is no default; without one, messages
