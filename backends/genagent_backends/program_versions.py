@@ -1,17 +1,20 @@
 """Which version of a provider's program an agent runs, said once in the agent's log.
 
 The program is asked beside the first turn, which neither waits for the answer
-nor fails with it. A version that this product was not tried with is a warning: flags
-and lines change between versions.
+nor fails with it: when the turn is over, the question is given up, and put again
+beside the next one. A version that this product was not tried with is a warning:
+flags and lines change between versions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from genagent_backends.base import Process, Turn
 from genagent_backends.programs import Program
@@ -19,8 +22,10 @@ from genagent_backends.subprocesses import Command
 from genagent_backends.timeouts import timeout
 from genagent_protocol.events import Event
 
-#: How long a program may take to say its version; a turn that is shorter ends no later.
+#: How long a program may take to say its version, in a turn that is longer.
 PATIENCE_MS = 3_000
+#: Beside so many turns it is asked, if they are over before it answers.
+TURNS = 3
 #: More than any version line; what a program says beyond it is not read.
 MAX_ANSWER_BYTES = 4_096
 VERSION = re.compile(rb"\b\d{1,6}\.\d{1,6}\.\d{1,6}\b")
@@ -31,33 +36,35 @@ class VersionNote:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._asked = False
+        self._turns_left = TURNS
 
     def beside(
         self, turn: Turn, command: Command, events: AsyncGenerator[Event, None]
     ) -> AsyncGenerator[Event, None]:
         """Return *events*; the first time, the program is asked for its version meanwhile."""
-        if self._asked:
-            return events
-        self._asked = True
-        return self._asking(turn, command, events)
+        return self._asking(turn, command, events) if self._turns_left else events
 
     async def _asking(
         self, turn: Turn, command: Command, events: AsyncGenerator[Event, None]
     ) -> AsyncGenerator[Event, None]:
+        self._turns_left -= 1
         note = asyncio.create_task(self._note(turn, command))
         try:
             async with aclosing(events):
                 async for event in events:
                     yield event
-        except asyncio.CancelledError:
-            note.cancel()
-            raise
         finally:
+            note.cancel()
             await asyncio.gather(note, return_exceptions=True)
 
     async def _note(self, turn: Turn, command: Command) -> None:
-        version = await _version_of(turn, command)
+        try:
+            version = await _version_of(turn, command)
+        except asyncio.CancelledError:
+            if self._turns_left:
+                raise
+            version = None
+        self._turns_left = 0
         print(_line(self._program, version), file=sys.stderr, flush=True)
 
 
@@ -74,8 +81,16 @@ async def _version_of(turn: Turn, command: Command) -> str | None:
     except TimeoutError:
         return None
     finally:
-        await process.end(interrupt_first=False)
+        await _killed(process)
     return found[0].decode() if found else None
+
+
+async def _killed(process: Process) -> None:
+    # It has nothing to put in order, and a turn may be waiting: no grace.
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.end(interrupt_first=False)
 
 
 async def _all(process: Process) -> bytes:

@@ -25,6 +25,9 @@ CODEX_TURN: list[Step] = [
     {"line": {"type": "item.completed", "item": {"type": "agent_message", "text": "done"}}},
     {"line": {"type": "turn.completed", "usage": {}}},
 ]
+#: It never answers, and nothing but the last signal ends it.
+DEAF = "trap '' INT TERM; sleep 600"
+HOUR_MS = 3_600_000
 TESTED = "tested=2.1.197-2.1.332"
 
 
@@ -81,31 +84,46 @@ async def test_codex_is_asked_too(stub: StubCli, capsys: pytest.CaptureFixture[s
         ("exec 1>&-; sleep 0.1; exit 2", "program.untested program=claude version=unknown"),
         ("head -c 1000000 /dev/zero", "program.untested program=claude version=unknown"),
         ("sleep 600", "program.untested program=claude version=unknown"),
-        ("trap '' TERM; sleep 600", "program.untested program=claude version=unknown"),
+        (DEAF, "program.untested program=claude version=unknown"),
     ],
 )
 async def test_whatever_the_program_answers_the_turn_is_the_same_and_one_line_is_written(
     stub: StubCli,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
     answer: str,
     said: str,
 ) -> None:
-    if "600" in answer:
-        monkeypatch.setattr(program_versions, "PATIENCE_MS", 50)
+    """No turn waits for one that does not answer: it gets no grace."""
     stub.answers_version(answer)
-    backend, turn = ClaudeBackend(), RehearsalTurn(grace_ms=50)
-    done = await rehearse(backend, opened(backend, stub), "go", turn=turn)
+    backend, turn = ClaudeBackend(), RehearsalTurn(grace_ms=HOUR_MS)
+    session = opened(backend, stub)
+    for _ in range(program_versions.TURNS + 1):
+        done = await rehearse(backend, session, "go", turn=turn)
+        session = done.session
+        assert [event.kind for event in done.events][-1] == "result"
 
-    assert [event.kind for event in done.events][-1] == "result"
     assert capsys.readouterr().err == f"{said} {TESTED}\n"
     assert all(process.returncode is not None for process in turn.processes)
 
 
+async def test_a_program_that_does_not_answer_in_a_long_turn_is_given_up(
+    stub: StubCli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_versions, "PATIENCE_MS", 1)
+    stub.answers_version(DEAF)
+    backend, turn = ClaudeBackend(), RehearsalTurn(grace_ms=HOUR_MS)
+    session = opened(backend, stub)
+    for _ in range(program_versions.TURNS):
+        session = (await rehearse(backend, session, "go", turn=turn)).session
+
+    said = f"program.untested program=claude version=unknown {TESTED}\n"
+    assert capsys.readouterr().err == said
+
+
 async def test_a_turn_that_is_stopped_does_not_wait_for_the_version(stub: StubCli) -> None:
     stub.plays([CLAUDE_TURN[0], {"silence": True}])
-    stub.answers_version("sleep 600")
-    backend, turn = ClaudeBackend(), RehearsalTurn(grace_ms=50)
+    stub.answers_version(DEAF)
+    backend, turn = ClaudeBackend(), RehearsalTurn(grace_ms=HOUR_MS)
     begun = asyncio.Event()
 
     async def read() -> None:

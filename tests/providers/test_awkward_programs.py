@@ -131,7 +131,7 @@ def test_the_version_that_runs_is_in_the_agents_log_once_for_each_life(
     stub.plays(DONE)
     stub.answers_version("echo 9.9.9")
     handle = start(client, "claude", stub.options)
-    for _ in range(2):
+    for _ in range(3):
         assert turn(client, handle).response.text == "done"
 
     until(lambda: "version=" in logged(house), "it is logged")
