@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from genagent_backends.halves import Halves
 from genagent_protocol.plain import MAX_DEPTH, MAX_INT, MIN_INT, FrozenDict, Plain
 
 #: Deep enough for every provider seen, and leaves room for the event around it.
@@ -53,10 +54,16 @@ def _whole_text(value: str) -> str:
     return value if value.isascii() else LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
 
 
-def json_value(data: bytes | str) -> Plain | ValueError:
-    """Return the JSON value in *data*, or the error that says why there is none."""
+def json_value(data: bytes | str, halves: Halves | None = None) -> Plain | ValueError:
+    """Return the JSON value in *data*, or the error that says why there is none.
+
+    *halves* is what the same stream has begun; a character's other half may be here.
+    """
     try:
-        return plain(json.loads(data, parse_int=_integer, parse_constant=lambda _name: None))
+        value = json.loads(data, parse_int=_integer, parse_constant=lambda _name: None)
+        if halves is not None and isinstance(data, str):
+            halves.completed(value, data)
+        return plain(value)
     except (ValueError, RecursionError) as error:
         return ValueError(f"not JSON: {type(error).__name__}")
 
@@ -66,9 +73,9 @@ def _integer(digits: str) -> int | str:
     return int(digits) if len(digits) <= INT_DIGITS else digits
 
 
-def json_object(data: bytes | str) -> FrozenDict | None:
+def json_object(data: bytes | str, halves: Halves | None = None) -> FrozenDict | None:
     """Return the JSON object in *data*, or None if it holds anything else."""
-    value = json_value(data)
+    value = json_value(data, halves)
     return value if isinstance(value, FrozenDict) else None
 
 

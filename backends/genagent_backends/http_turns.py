@@ -15,6 +15,7 @@ from typing import Protocol
 from genagent_backends.endpoints import Endpoint
 from genagent_backends.failures import error_event, from_status
 from genagent_backends.foreign import json_value, text_at
+from genagent_backends.halves import Halves
 from genagent_backends.joining import joined
 from genagent_backends.redaction import redacting, secrets_in
 from genagent_backends.sse import SseEvent, SseReader, SseTooLong
@@ -144,9 +145,10 @@ async def _events(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
 
 
 async def _streamed(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
+    halves = Halves()
     async with aclosing(_received(answer)) as received:
         async for sse in received:
-            for event in _said(sse, fold):
+            for event in _said(sse, fold, halves):
                 yield event
             # What comes after the end means nothing, in the same chunk or in the next.
             if fold.finished():
@@ -168,8 +170,8 @@ async def _received(answer: Answer) -> AsyncGenerator[SseEvent, None]:
                 raise TransportProblem("line_too_long", str(error), retryable=False) from None
 
 
-def _said(sse: SseEvent, fold: Fold) -> Iterator[Event]:
-    said = json_value(sse.data)
+def _said(sse: SseEvent, fold: Fold, halves: Halves) -> Iterator[Event]:
+    said = json_value(sse.data, halves)
     if isinstance(said, FrozenDict):
         yield from fold.said(said)
     elif sse.data.strip() == "[DONE]":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from genagent_backends.foreign import json_object
+from genagent_backends.halves import Halves
 from genagent_protocol.plain import FrozenDict
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -40,6 +41,7 @@ class LineSplitter:
         self.ready: deque[Line] = deque()
         self._begun = bytearray()
         self._overlong = False
+        self._halves = Halves()
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield the lines that *data* completes, in order."""
@@ -69,7 +71,7 @@ class LineSplitter:
             yield LineTooLong(self.limit_bytes)
         elif not line.strip():
             self.blank_lines += 1
-        elif (value := json_object(line.decode("utf-8", "replace"))) is not None:
+        elif (value := json_object(line.decode("utf-8", "replace"), self._halves)) is not None:
             yield value
         else:
             self.noise_lines += 1
