@@ -145,7 +145,7 @@ MUTANTS: tuple[Mutant, ...] = (
         rules_admission.message_received,
         "if given.owed:",
         "if False:",
-        MODEL,
+        CONVERSATIONS,
     ),
     # Work
     mutant(
