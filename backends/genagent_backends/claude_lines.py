@@ -259,7 +259,8 @@ class _Stream:
         if self._cut_off:
             self._before += self._said
             self._message, self._unfinished, self._said = message, "", ""
-            self._cut_off = self._opening = False
+            # Unless something was said before the cut, this is where the message opens.
+            self._cut_off = False
         elif self._message is None and self._unfinished:
             self._message = message  # bare deltas, whose message is named only when it is finished
         elif message != self._message:

@@ -242,6 +242,15 @@ def test_what_was_cut_off_before_another_message_is_not_part_of_it() -> None:
     assert events[-1].data["text"] == "Bye"
 
 
+def test_a_message_that_was_cut_off_before_it_said_anything_opens_with_the_next() -> None:
+    """A model may think until it is cut off; what comes then goes on with nothing."""
+    lines = [started("m"), delta("I look."), started("n"), CUT, started("o"), delta("Found")]
+    events = said(ClaudeLines(), *lines, line(type="result", result="Found"))
+
+    assert [e.data.get("message_boundary") for e in events[:2]] == [True, True]
+    assert events[-1].data["text"] == "Found"
+
+
 def test_each_message_opens_with_a_boundary() -> None:
     """Without it, two messages would be glued together in the fallback text."""
     events = said(ClaudeLines(), started("m"), delta("a"), delta("b"), started("n"), delta("c"))
