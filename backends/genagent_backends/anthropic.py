@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 
 from genagent_backends.anthropic_messages import AnthropicFold
 from genagent_backends.base import Failed, Streaming, Turn
@@ -27,9 +28,12 @@ MAX_OUTPUT_TOKENS = 1_024
 
 
 def _date(value: Plain) -> str:
-    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text(value)):
-        raise BadValue("must be a date like 2023-06-01")
-    return text(value)
+    try:
+        if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text(value)):
+            return date.fromisoformat(text(value)).isoformat()
+    except ValueError:
+        pass
+    raise BadValue("must be a date like 2023-06-01")
 
 
 API_VERSION: Option[str] = Option("api_version", _date, "2023-06-01")

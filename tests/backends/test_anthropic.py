@@ -140,7 +140,9 @@ async def test_an_error_in_the_stream_is_classified_by_its_type(
     assert (failure(done).message, failure(done).status) == ("because", None)
 
 
-@pytest.mark.parametrize("version", ["latest", "2023-6-1", "2023-06-01x"])
+@pytest.mark.parametrize(
+    "version", ["latest", "2023-6-1", "2023-06-01x", "2023-13-45", "２０23-06-01"]
+)
 def test_a_version_is_a_date(version: str) -> None:
     """The provider has no other."""
     options = FrozenDict({"model": "m", "base_url": "http://localhost", "api_version": version})
