@@ -35,6 +35,7 @@ from genagent_protocol.plain import FrozenDict, Plain
 
 RECEIVE_TIMEOUT_MS = 60_000
 CONNECT_TIMEOUT_MS = 15_000
+NO_PROGRAM = "is not taken: this backend runs no program; start the agent with {}"
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: What a user may not set: it names us, or it frames the message.
 RESERVED_HEADERS = frozenset(
@@ -186,6 +187,12 @@ SHARED: tuple[Declared, ...] = (
     CONNECT_MS,
     Unsupported("api_key", "is not taken: name it by api_key_env or api_key_file"),
     Unsupported("tools", "is not supported: nobody would run them"),
+    # What the backends of programs take, where it may be meant for the agent.
+    Unsupported("binary", "is not taken: this backend runs no program"),
+    Unsupported("working_dir", NO_PROGRAM.format("--cwd")),
+    Unsupported("cwd", NO_PROGRAM.format("--cwd")),
+    Unsupported("env", NO_PROGRAM.format("--env")),
+    Unsupported("env_files", "is not taken: a key is named by api_key_env or api_key_file"),
 )
 
 

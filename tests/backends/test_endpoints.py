@@ -305,6 +305,11 @@ async def test_e094_the_key_is_in_no_session(
         ({"max_output_tokens": 0}, ("invalid_option", "max_output_tokens")),
         ({"receive_timeout_ms": -1}, ("invalid_option", "receive_timeout_ms")),
         ({"tools": ["x"]}, ("unsupported_option", "tools")),
+        ({"working_dir": "/tmp"}, ("unsupported_option", "working_dir")),
+        ({"cwd": "/tmp"}, ("unsupported_option", "cwd")),
+        ({"env": {"A": "sk-canary"}}, ("unsupported_option", "env")),
+        ({"env_files": {"A": "/tmp/a"}}, ("unsupported_option", "env_files")),
+        ({"binary": "claude"}, ("unsupported_option", "binary")),
     ],
 )
 async def test_a_bad_option_refuses_the_start(
