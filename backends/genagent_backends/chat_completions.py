@@ -39,11 +39,11 @@ class ChatFold:
         """Yield what one chunk of the stream says."""
         if said.get("type") == "[DONE]":
             self._done = True
-        elif said.get("error") is not None or said.get("object") == "error":
+        elif said.get("error") or said.get("object") == "error":  # an empty one is none
             self._error = said
         else:
             self._learn(said)
-            for choice in items_at(said, "choices")[:1]:
+            for choice in _first(items_at(said, "choices")):
                 piece = _text(at(choice, "delta", "content"))
                 self._refusal.append(text_at(choice, "delta", "refusal") or "")
                 self._stop_reason = text_at(choice, "finish_reason") or self._stop_reason
@@ -75,7 +75,7 @@ class ChatFold:
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
-        choices = items_at(answer, "choices")
+        choices = _first(items_at(answer, "choices"))
         if not choices:
             said = "the answer has no choices"
             error = of_kind(PROVIDER, "invalid_response", message=said, raw=answer)
@@ -108,6 +108,11 @@ class ChatFold:
         kind, message = failure
         raw = FrozenDict({**self._told, "finish_reason": self._stop_reason})
         yield error_event(of_kind(PROVIDER, kind, message=message, raw=raw), told)
+
+
+def _first(choices: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
+    """Return the choice with the number 0, which need be neither the first nor there."""
+    return tuple(c for c in choices if number_at(c, "index") in (None, 0))[:1]
 
 
 def _text(content: Plain) -> str:

@@ -100,9 +100,33 @@ async def test_only_the_first_choice_counts() -> None:
             {"index": 1, "delta": {"content": "b"}, "finish_reason": "stop"},
         ]
     }
-    [done], _ = await asked(stream_of(both, "[DONE]"))
+    apart = [
+        {"choices": [{"index": index, "delta": {"content": piece}, "finish_reason": stop}]}
+        for index, piece, stop in [
+            (1, "b", None),
+            (0, "a", None),
+            (1, "", "length"),
+            (0, "", "stop"),
+        ]
+    ]
+    whole = {
+        "choices": [
+            {"index": 1, "message": {"content": "b"}, "finish_reason": "length"},
+            {"index": 0, "message": {"content": "a"}, "finish_reason": "stop"},
+        ]
+    }
+    in_one = Sends(headers={"content-type": "application/json"}, body=json.dumps(whole).encode())
+    for answer in (stream_of(both, "[DONE]"), stream_of(*apart, "[DONE]"), in_one):
+        [done], _ = await asked(answer)
+        assert done.text == "a"
 
-    assert done.text == "a"
+
+@pytest.mark.parametrize("nothing", [None, "", {}, False])
+async def test_an_error_that_says_nothing_is_none(nothing: Any) -> None:
+    """Some servers send the field with every chunk."""
+    [done], _ = await asked(stream_of(chunk("hi", error=nothing), chunk(stop="stop"), "[DONE]"))
+
+    assert done.kinds == ["text", "result"]
 
 
 @pytest.mark.parametrize(
