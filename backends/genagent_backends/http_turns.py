@@ -14,7 +14,7 @@ from typing import Protocol
 
 from genagent_backends.endpoints import Endpoint
 from genagent_backends.failures import error_event, from_status
-from genagent_backends.foreign import json_value, text_at
+from genagent_backends.foreign import at, items_at, json_value, text_at
 from genagent_backends.halves import Halves
 from genagent_backends.joining import joined
 from genagent_backends.redaction import redacting, secrets_in
@@ -185,9 +185,7 @@ async def _refusal(answer: Answer, provider: str) -> BackendError:
         body = b""  # the status alone says enough
     parsed = json_value(body) if len(body) <= RAW_JSON_BYTES else ValueError("too long")
     raw = _text(body) if isinstance(parsed, ValueError) else parsed
-    error = raw.get("error") if isinstance(raw, FrozenDict) else None
-    said = error if isinstance(error, str) else text_at(error, "message")
-    message = said or text_at(raw, "message") or f"{provider} answered {answer.status}"
+    message = _message_in(raw) or f"{provider} answered {answer.status}"
     if 300 <= answer.status < 400:
         message += "; redirects are not followed: key and conversation would go with them"
     return from_status(
@@ -197,6 +195,16 @@ async def _refusal(answer: Answer, provider: str) -> BackendError:
         retry_after=answer.retry_after,
         raw=raw,
     )
+
+
+def _message_in(refusal: Plain) -> str | None:
+    """Return what a refusal says for people, wherever servers put it."""
+    error = at(refusal, "error")
+    said = error if isinstance(error, str) else text_at(error, "message")
+    # A list of what is wrong with the request, each with the place of it.
+    wrong = [text_at(each, "msg") for each in items_at(refusal, "detail")]
+    listed = "; ".join(each for each in wrong if each)
+    return said or text_at(refusal, "message") or text_at(refusal, "detail") or listed
 
 
 def _invalid(provider: str, answer: Answer, body: Plain | ValueError) -> BackendError:

@@ -219,6 +219,29 @@ async def test_a_success_that_is_no_object_is_none(backend: type[Backend], answe
 
 
 @each_backend
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"error": "no model"}, "no model"),
+        ({"message": "no model"}, "no model"),
+        ({"detail": "no model"}, "no model"),
+        (
+            {"detail": [{"loc": ["body"], "msg": "too long"}, {"msg": "no model"}]},
+            "too long; no model",
+        ),
+        ({"detail": [{"loc": ["body"]}], "error": {}}, None),
+    ],
+)
+async def test_a_refusal_is_in_the_servers_own_words(
+    backend: type[Backend], body: dict[str, object], message: str | None
+) -> None:
+    """Wherever it puts them."""
+    [done], _ = await asked(backend, Sends(status=422, body=json.dumps(body).encode()))
+
+    assert failure(done).message == (message or f"{failure(done).provider} answered 422")
+
+
+@each_backend
 async def test_a_refusal_in_html_is_classified_by_its_status(backend: type[Backend]) -> None:
     """A proxy in between speaks no JSON."""
     page = Sends(status=502, headers={"content-type": "text/html"}, body=b"<h1>Bad gateway</h1>")
