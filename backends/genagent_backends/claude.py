@@ -58,7 +58,10 @@ class ClaudeBackend:
     def resume_session(self, session_id: str, options: FrozenDict) -> ClaudeSession | Failed:
         """Go on with the program's session *session_id*; the program says if there is none."""
         session = refused_session_id(session_id) or self.start_session(options)
-        return session if isinstance(session, Failed) else replace(session, session_id=session_id)
+        if isinstance(session, Failed):
+            return session
+        refused = session.settings.chooses_another(session_id)
+        return refused or replace(session, session_id=session_id)
 
     def prompt(self, session: ClaudeSession, prompt: str, turn: Turn) -> Streaming:
         """Run one turn."""

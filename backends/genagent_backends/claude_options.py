@@ -186,6 +186,14 @@ class ClaudeSettings:
         base = ("--print", "--output-format=stream-json", "--verbose")
         return (self.setting.program, *base, *duplex, *self.flags, *conversation, *fork)
 
+    def chooses_another(self, session_id: str) -> Failed | None:
+        """Return the refusal of options that choose another conversation than *session_id*."""
+        if self.first_flags in ((), _flag(SESSION_ID.name, session_id)):
+            return None
+        option = CONTINUE if "--continue" in self.first_flags else SESSION_ID
+        said = f"option {option.name} chooses a conversation, and the start resumes another one"
+        return refuse("conflicting_options", option.name, said)
+
 
 def read_claude_options(options: FrozenDict) -> ClaudeSettings | Failed:
     """Return the settings that *options* mean, or the first refusal."""

@@ -148,11 +148,28 @@ async def test_what_chooses_the_conversation_is_for_its_first_turn_only(
     assert "--resume=s-1" in second
 
 
+def resumed(stub: StubCli, which: str, /, **options: object) -> ClaudeSession | Failed:
+    frozen = freeze({**stub.options, **options})
+    assert isinstance(frozen, FrozenDict)
+    return ClaudeBackend().resume_session(which, frozen)
+
+
+@pytest.mark.parametrize("option", [{"session_id": UUID}, {"continue_session": True}])
+def test_a_resumed_session_cannot_be_another_one_too(
+    stub: StubCli, option: dict[str, object]
+) -> None:
+    """One of the two would be forgotten without a word."""
+    answer = resumed(stub, "s-0", **option)
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.reason, FrozenDict)
+    assert (answer.reason["code"], [answer.reason["option"]]) == ("conflicting_options", [*option])
+    assert not isinstance(resumed(stub, UUID, session_id=UUID), Failed)
+
+
 async def test_a_fork_branches_off_once(stub: StubCli) -> None:
     """Every turn would otherwise begin a branch of its own."""
-    frozen = freeze({**stub.options, "fork_session": True})
-    assert isinstance(frozen, FrozenDict)
-    session = ClaudeBackend().resume_session("s-0", frozen)
+    session = resumed(stub, "s-0", fork_session=True)
     assert not isinstance(session, Failed)
     for _ in range(2):
         session = (await rehearse(ClaudeBackend(), session, "go")).session
