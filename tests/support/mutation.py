@@ -57,7 +57,9 @@ class Witness:
         # That it fails is the question, not how simply: no time is spent on shrinking.
         # And it fails each time or never, whoever asks.
         phases = (Phase.explicit, Phase.generate)
-        settings.register_profile("mutants", database=None, phases=phases, derandomize=True)
+        settings.register_profile(
+            "mutants", database=None, phases=phases, derandomize=True, deadline=None
+        )
         settings.load_profile("mutants")
 
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
