@@ -23,9 +23,8 @@ def pytest_configure() -> None:
     """Let no property fail for being slow: what a busy machine takes is not what is asked."""
     from hypothesis import settings  # pytest wants to be the first to import it
 
-    if settings.get_current_profile_name() in ("default", "ci"):
-        settings.register_profile("any machine", deadline=None)
-        settings.load_profile("any machine")
+    settings.register_profile("any machine", settings.default, deadline=None)
+    settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
