@@ -96,13 +96,14 @@ class Process(Protocol):
         """Return the exit code once the process has ended."""
         ...
 
-    async def end(self, *, interrupt_first: bool = True) -> int:
+    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
         """End the process and its tree and return the exit code; at once if it has ended.
 
         SIGINT to the process alone (a provider CLI ends its own tools on it), then
         SIGTERM and SIGKILL to its group, with a grace between them that keeps the
-        whole inside the grace of an interrupt. What it had already printed can
-        still be read.
+        whole inside the grace of an interrupt; *at_once* is SIGKILL and nothing else,
+        for one that has nothing to put in order. What it had already printed can still
+        be read.
         """
         ...
 

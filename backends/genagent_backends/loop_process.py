@@ -117,13 +117,14 @@ class LoopProcess:
         assert self._process.returncode is not None
         return self._process.returncode
 
-    async def end(self, *, interrupt_first: bool = True) -> int:
+    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
         """End the process and return its exit code; at once if it has ended."""
-        if interrupt_first:
+        if interrupt_first and not at_once:
             self._signal(os.kill, signal.SIGINT)
             await self._exit_in_grace()
-        self._signal(os.killpg, signal.SIGTERM)
-        await self._exit_in_grace()
+        if not at_once:
+            self._signal(os.killpg, signal.SIGTERM)
+            await self._exit_in_grace()
         # Also if the process has ended: its group may hold children that have not.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

@@ -9,12 +9,10 @@ flags and lines change between versions.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from genagent_backends.base import Process, Turn
 from genagent_backends.programs import Program
@@ -81,16 +79,9 @@ async def _version_of(turn: Turn, command: Command) -> str | None:
     except TimeoutError:
         return None
     finally:
-        await _killed(process)
+        # It has nothing to put in order, and a turn may be waiting: no grace.
+        await process.end(at_once=True)
     return found[0].decode() if found else None
-
-
-async def _killed(process: Process) -> None:
-    # It has nothing to put in order, and a turn may be waiting: no grace.
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    await process.end(interrupt_first=False)
 
 
 async def _all(process: Process) -> bytes:

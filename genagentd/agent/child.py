@@ -140,12 +140,12 @@ class ChildProcess:
         assert self._returncode is not None
         return self._returncode
 
-    async def end(self, *, interrupt_first: bool = True) -> int:
+    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
         """End the process and its tree and return the exit code; at once if it has ended."""
         tree: set[Identity] = set()
-        if interrupt_first:
+        if interrupt_first and not at_once:
             await self._signalled(tree, os.kill, signal.SIGINT)
-        await self._signalled(tree, os.killpg, signal.SIGTERM)
+        await self._signalled(tree, os.killpg, signal.SIGKILL if at_once else signal.SIGTERM)
         # Also if the process has ended: its group may hold children that have not.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

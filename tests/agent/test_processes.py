@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -168,6 +169,25 @@ def python(code: str, children: list[ChildProcess], grace_ms: int = 50) -> Child
     )
     children.append(child)
     return child
+
+
+async def test_a_process_that_is_ended_at_once_gets_no_grace(
+    children: list[ChildProcess],
+) -> None:
+    """Nor does what it has begun in a session of its own."""
+    code = (
+        "import os, signal, subprocess, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "helper = subprocess.Popen(['sleep', '100'], start_new_session=True)\n"
+        "print(helper.pid)\n"
+        "time.sleep(100)\n"
+    )
+    child = python(code, children, grace_ms=3_600_000)
+    helper = int(await child.read())
+    begun = kernel.started_ticks(helper)
+
+    assert await child.end(at_once=True) == -signal.SIGKILL
+    assert not kernel.is_alive(helper, begun)
 
 
 async def test_a_process_can_be_talked_to(children: list[ChildProcess]) -> None:

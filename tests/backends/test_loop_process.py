@@ -111,6 +111,14 @@ async def test_without_the_interrupt_the_end_begins_harder(started: Started) -> 
     assert await process.end(interrupt_first=False) == -signal.SIGTERM
 
 
+async def test_an_end_at_once_gives_no_grace(started: Started) -> None:
+    """A turn may be waiting for the end of a program that will not listen."""
+    process = started.sh("trap '' INT TERM; echo ready; sleep 100", grace_ms=3_600_000)
+    assert await process.read() == b"ready\n"
+
+    assert await process.end(at_once=True) == -signal.SIGKILL
+
+
 async def test_the_group_goes_with_its_leader(started: Started) -> None:
     """Also when the leader has gone first."""
     process = started.sh("sleep 100 & echo begun")

@@ -224,7 +224,7 @@ class Chatterbox:
         await self.ended.wait()
         return -2
 
-    async def end(self, *, interrupt_first: bool = True) -> int:
+    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
         self.ended.set()
         return -2
 
