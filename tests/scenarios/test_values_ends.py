@@ -156,7 +156,7 @@ def test_s225_a_stop_stops_the_turn_before_the_callbacks_of_the_end() -> None:
 
     assert agent.orders(DropTurn, Terminate, Exit) == [
         DropTurn(1),
-        Terminate(SHUTDOWN),
+        Terminate(SHUTDOWN, unresolved=(ref(1),)),
         Exit(SHUTDOWN),
     ]
     assert agent.handled("handle_error") == []
@@ -216,7 +216,7 @@ def test_the_grace_of_a_stop_leaves_time_for_the_callbacks() -> None:
     agent.deadline("grace")
     assert agent.orders(AbandonTurn, Terminate, Exit) == [
         AbandonTurn(1),
-        Terminate(SHUTDOWN),
+        Terminate(SHUTDOWN, unresolved=(ref(1),)),
         Exit(SHUTDOWN),
     ]
 
@@ -252,7 +252,7 @@ def test_a_turn_that_does_not_end_takes_the_agent_with_it() -> None:
 
     assert agent.orders(AbandonTurn, Terminate, Exit) == [
         AbandonTurn(1),
-        Terminate(TURN_STUCK),
+        Terminate(TURN_STUCK, unresolved=(ref(1),)),
         Exit(TURN_STUCK),
     ]
     assert agent.completions(1) == []

@@ -270,7 +270,7 @@ def test_s171_a_bad_handle_response_ends_the_agent(answer: Answer, error: str) -
         "callback_failed", FrozenDict({"callback": "handle_response", "error": error})
     )
 
-    assert agent.orders(Terminate, Exit) == [Terminate(reason), Exit(reason)]
+    assert agent.orders(Terminate, Exit) == [Terminate(reason, unresolved=(ref(1),)), Exit(reason)]
     assert agent.orders(SendCompletion) == []
 
 
