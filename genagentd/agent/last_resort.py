@@ -50,7 +50,7 @@ class LastResort:
     """One timer of this process, made when it is first armed. A forked child has none."""
 
     def __init__(self) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc: ctypes.CDLL | None = None
         self._timer: ctypes.c_void_p | None = None
         self._missing = False
         #: The deadline that it is armed for.
@@ -71,19 +71,20 @@ class LastResort:
 
     def _make(self, clock: int) -> None:
         """Make it; where the system has no such timers, the log says so and nothing is armed."""
+        libc = ctypes.CDLL(None, use_errno=True)
         timer = ctypes.c_void_p()
         event = _Event(signal=SIGNAL, notify=0)
         try:
-            made = self._libc.timer_create(clock, ctypes.byref(event), ctypes.byref(timer))
+            made = libc.timer_create(clock, ctypes.byref(event), ctypes.byref(timer))
         except AttributeError:
             made = -1
         if made == 0:
-            self._timer = timer
+            self._libc, self._timer = libc, timer
         else:
             self._missing = True
             log.line("last_resort.missing")
 
     def _set(self, after_ms: int) -> None:
-        if self._timer is not None:
+        if self._libc is not None:
             times = _Times(value_s=after_ms // 1000, value_ns=after_ms % 1000 * 1_000_000)
             self._libc.timer_settime(self._timer, 0, ctypes.byref(times), None)
