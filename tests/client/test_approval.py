@@ -7,6 +7,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -71,22 +73,27 @@ def test_input_that_cannot_be_read_is_no_answer(house: PrivateDaemon, redirected
     assert done.stdout.splitlines()[-1] == str([f"not approved (NO_ANSWER): {TASK}"])
 
 
+@contextmanager
+def asked(house: PrivateDaemon) -> Iterator[subprocess.Popen[str]]:
+    """The program, when it has shown its question."""
+    with subprocess.Popen(
+        [sys.executable, str(SCRIPT)],
+        env=house.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == f"May I go on? {TASK}\n"
+        yield program
+
+
 def test_ctrl_c_at_the_question_stops_the_agent(house: PrivateDaemon) -> None:
     """Nobody else would, and nothing is worth a traceback."""
-    with (
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT)],
-            env=house.environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as program,
-        Client(house.run) as client,
-    ):
+    with asked(house) as program, Client(house.run) as client:
         assert program.stdout is not None
         assert program.stderr is not None
-        assert program.stdout.readline() == f"May I go on? {TASK}\n"
 
         program.send_signal(signal.SIGINT)
 
@@ -97,20 +104,9 @@ def test_ctrl_c_at_the_question_stops_the_agent(house: PrivateDaemon) -> None:
 
 def test_a_question_of_an_agent_that_died_keeps_nobody_waiting(house: PrivateDaemon) -> None:
     """Nobody types anything: the program ends all the same, and says why."""
-    with (
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT)],
-            env=house.environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as program,
-        Client(house.run) as client,
-    ):
+    with asked(house) as program, Client(house.run) as client:
         assert program.stdout is not None
         assert program.stderr is not None
-        assert program.stdout.readline() == f"May I go on? {TASK}\n"
         deployer = client.whereis("deployer")
         assert deployer is not None
 
