@@ -64,8 +64,12 @@ _contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
 
 
 def hold_few() -> None:
-    """Make this process's context one for few sockets. Call it before the first socket."""
+    """Make this process's context one for few sockets, and start its threads.
+
+    Call it before the first socket.
+    """
     _make_context(FEW_SOCKETS)
+    _prepare(zmq.ROUTER).close()
 
 
 def _make_context(max_sockets: int) -> None:

@@ -23,7 +23,7 @@ from genagent_protocol.envelopes import (
 )
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
-from genagent_protocol.reasons import NORMAL, ExitReason, StartError
+from genagent_protocol.reasons import ExitReason, StartError
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns.inputs import StopRequested
 from genagentd import kernel
@@ -61,10 +61,14 @@ ORDERLY = frozenset({"normal", "shutdown"})
 REGISTRY_LOST = ExitReason("registry_lost")
 
 
+def prepare() -> None:
+    """Do what any agent has to do and needs to know nothing for, in its own process."""
+    hold_few()
+
+
 def main(socket_path: str, pipe_fd: int) -> int:
     """Live one life and return its exit status; the caller ends the process with it."""
     log.hold()
-    hold_few()
     forked.begin()
     loop = asyncio.SelectorEventLoop(forked.Selector())
     loop.set_exception_handler(_complain)
@@ -143,12 +147,11 @@ class Life:
         return status
 
     async def rehearse(self, hello: AgentHello, heard: Iterable[Item]) -> int:
-        """Live as *hello* says, without a channel, hear that, and stop; return the exit status."""
+        """Live as *hello* says, without a channel, and hear that; return the exit status."""
         self._inbox = Inbox()
         self._processes = Processes()
         for item in heard:
             self._inbox.put(item)
-        self._inbox.put(StopRequested(NORMAL))
         return await self._be_somebody(hello, lambda _header, _body: True)
 
     async def _be_somebody(self, hello: AgentHello, send: Callable[[bytes, bytes], bool]) -> int:

@@ -10,18 +10,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+from collections.abc import Coroutine, Iterable, Iterator
+from typing import Any
 
 from genagent_protocol import codec
 from genagent_protocol.envelopes import AgentHello, Ping, Ready, ToDaemon
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
+from genagent_protocol.reasons import NORMAL
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.requests import StartAgent
+from genagent_protocol.turns.inputs import StopRequested
 from genagentd.agent import incoming
 from genagentd.agent.entry import Life
-from genagentd.agent.inbox import Frame
+from genagentd.agent.inbox import Frame, Item
 
 #: The interpreter specialises what ran eight times, and then what it meets.
 LIVES = 12
+#: After so many turns of the loop a life that hears nothing waits for something to hear.
+BEGINNING = 8
 
 _HELLO = AgentHello(
     incarnation=Incarnation(BootId("0" * 16), 1),
@@ -38,16 +44,43 @@ def rehearse() -> None:
     """
     frame = encode_header(Header(kind="ping", to="", sender=DAEMON)), codec.encode(Ping(call=0))
     for _ in range(LIVES):
-        loop = asyncio.new_event_loop()
-        try:
-            hello = incoming.opened(Header("", "", DAEMON), codec.encode(_HELLO))
-            assert isinstance(hello, AgentHello)
-            header = decode_header(frame[0])
-            life = Life("", 0).rehearse(hello, [Frame(header, frame[1])])
-            with contextlib.redirect_stderr(io.StringIO()):
-                status = loop.run_until_complete(life)
-        finally:
-            loop.close()
+        heard: list[Item] = [Frame(decode_header(frame[0]), frame[1]), StopRequested(NORMAL)]
+        with _loop() as loop, contextlib.redirect_stderr(io.StringIO()):
+            status = loop.run_until_complete(_life(heard))
         if status != 0:
             raise RuntimeError(f"a rehearsed life ended with status {status}")
         codec.decode(ToDaemon, codec.encode(Ready()))
+
+
+def begin_once() -> None:
+    """Live until there is nothing to do, and give that life up.
+
+    In the process of an agent that waits to be wanted: the memory that a beginning writes
+    to is its own then, before anybody waits for it.
+    """
+    with _loop() as loop:
+        loop.run_until_complete(_begun())
+
+
+async def _begun() -> None:
+    life = asyncio.ensure_future(_life([]))
+    for _ in range(BEGINNING):
+        await asyncio.sleep(0)
+    life.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await life
+
+
+def _life(heard: Iterable[Item]) -> Coroutine[Any, Any, int]:
+    hello = incoming.opened(Header("", "", DAEMON), codec.encode(_HELLO))
+    assert isinstance(hello, AgentHello)
+    return Life("", 0).rehearse(hello, heard)
+
+
+@contextlib.contextmanager
+def _loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    try:
+        yield loop
+    finally:
+        loop.close()

@@ -1,9 +1,11 @@
 """What a newborn agent process does between its fork and its own first line.
 
 The helper forks it as a sibling: the daemon is its real parent from the first moment
-on, so its exit status is true, and its death signal fires when the daemon dies. The
-helper announces the agent's pid; once the launch is over, whoever is not announced,
-known or the helper is an orphan.
+on, so its exit status is true, and its death signal fires when the daemon dies. It does
+all that needs to know nothing, lives one life that nobody hears, and waits at its cradle
+for the order that says who it is to be. The helper announces its pid with that order;
+once the launch is over, whoever is not announced, known, waiting or the helper is an
+orphan.
 
 Said on the pipe: `pid N`, by the helper and by the agent, whoever comes first; then by
 the agent `ready`, when it can be connected to.
@@ -13,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import resource
 import signal
+import socket
 import sys
 import traceback
 from dataclasses import dataclass
@@ -24,8 +28,13 @@ from typing import NoReturn, Protocol
 
 from genagentd import kernel
 
-#: The agent's first module, by name: the daemon never imports it.
+#: The agent's first module and what it tries out before, by name: the daemon imports neither.
 ENTRY = "genagentd.agent.entry"
+REHEARSAL = "genagentd.agent.rehearsal"
+#: The most one order may take; the rest of a newborn's surroundings are descriptors.
+MAX_ORDER_BYTES = 1024 * 1024
+#: Room for one whole order in a socket.
+SOCKET_BYTES = 2 * MAX_ORDER_BYTES
 
 
 class Duplicate(Protocol):
@@ -60,20 +69,53 @@ class Newborn:
     log: Descriptor
 
 
-def be_born(newborn: Newborn) -> bool:
-    """Have the agent born, a child of our parent's; return whether it could be announced.
+def write_order(newborn: Newborn) -> tuple[bytes, list[int]]:
+    """Return the order that makes somebody *newborn*: text, and descriptors beside it."""
+    fields = [newborn.daemon, newborn.socket, newborn.cwd, newborn.environ]
+    return json.dumps(fields).encode(), [newborn.pipe.fd, newborn.log.fd]
 
-    Raises:
-        OSError: no process could be started.
-    """
-    agent = kernel.fork_beside()
-    if agent == 0:
-        _live(newborn)
-    try:
-        _announce(newborn.pipe.fd, agent)
-    except BrokenPipeError:
-        return False  # The daemon gave this launch up; the agent is an orphan to it.
-    return True
+
+def read_order(order: bytes, descriptors: list[int]) -> Newborn:
+    """Return the newborn that an order describes, with the descriptors as they arrived."""
+    daemon, path, cwd, environ = json.loads(order)
+    pipe, log = map(Descriptor, descriptors)
+    return Newborn(daemon, path, cwd, environ, pipe, log)
+
+
+class Waiting:
+    """A newborn that is to become whoever the first order says, and ends if none comes."""
+
+    def __init__(self) -> None:
+        """Fork it, a child of our parent's.
+
+        Raises:
+            OSError: no process could be started.
+        """
+        ours, cradle = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
+        self._ours = ours
+        try:
+            with cradle:
+                self.pid = kernel.fork_beside()
+                if self.pid == 0:
+                    _live(cradle)
+        except OSError:
+            ours.close()
+            raise
+
+    def become(self, order: bytes, descriptors: list[int]) -> bool:
+        """Hand *order* over and announce the pid; return whether anybody wanted to know.
+
+        Raises:
+            ConnectionError: it has ended; the order is as good as new.
+        """
+        with self._ours:
+            socket.send_fds(self._ours, [order], descriptors)
+        try:
+            _announce(descriptors[0], self.pid)
+        except BrokenPipeError:
+            return False  # The daemon gave this launch up; the agent is an orphan to it.
+        return True
 
 
 def _announce(pipe: int, pid: int) -> None:
@@ -82,23 +124,36 @@ def _announce(pipe: int, pid: int) -> None:
 
 def be_born_and_leave(newborn: Newborn) -> NoReturn:
     """Run in a process that was started for this one birth."""
-    os._exit(0 if be_born(newborn) else 1)
+    os._exit(0 if Waiting().become(*write_order(newborn)) else 1)
 
 
-def _live(newborn: Newborn) -> NoReturn:
-    pipe, log = newborn.pipe.fd, newborn.log.fd
+def _live(cradle: socket.socket) -> NoReturn:
     code = 1
     try:
+        _settle(cradle)
+        entry = importlib.import_module(ENTRY)
+        entry.prepare()
+        importlib.import_module(REHEARSAL).begin_once()
+        newborn = _wait(cradle)
         # The helper says it too, perhaps only after our `ready`.
-        _announce(pipe, os.getpid())
-        _settle(newborn, pipe, log)
-        code = importlib.import_module(ENTRY).main(newborn.socket, pipe)
+        _announce(newborn.pipe.fd, os.getpid())
+        _become(newborn)
+        code = entry.main(newborn.socket, newborn.pipe.fd)
     except BaseException:  # noqa: BLE001  # this is the top of a process: its log gets the rest
         # The agent's code may have closed the streams, or put something of its own there.
         with contextlib.suppress(BaseException):
             traceback.print_exc()
     finally:
         _leave(code)
+
+
+def _wait(cradle: socket.socket) -> Newborn:
+    """Return who we are to be, once somebody is wanted."""
+    with cradle:
+        text, descriptors, _, _ = socket.recv_fds(cradle, MAX_ORDER_BYTES, 2)
+    if not text:
+        os._exit(0)  # The helper is gone, and another one has newborns of its own.
+    return read_order(text, descriptors)
 
 
 def _leave(code: int) -> NoReturn:
@@ -111,17 +166,23 @@ def _leave(code: int) -> NoReturn:
         os._exit(code)
 
 
-def _settle(newborn: Newborn, pipe: int, log: int) -> None:
-    """Be the daemon's child and nobody's else, with exactly the given surroundings."""
+def _settle(cradle: socket.socket) -> None:
+    """Be the daemon's child and nobody else's."""
     kernel.die_with_parent()
-    if os.getppid() != newborn.daemon:
-        os._exit(1)  # The daemon died meanwhile; its guardian has us now.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGCHLD, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_DFL)
     _leave_ends_to_the_daemon()
     os.setsid()
     kernel.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _take_descriptors(pipe, log)
+    _close_all_but(cradle.fileno())
+
+
+def _become(newborn: Newborn) -> None:
+    """Take exactly the given surroundings."""
+    if os.getppid() != newborn.daemon:
+        os._exit(1)  # The daemon died before we could ask to die with it.
+    _take_streams(newborn.log.fd)
     os.environ.clear()
     os.environ.update(newborn.environ)
     os.chdir(newborn.cwd)
@@ -145,17 +206,23 @@ def _leave_ends_to_the_daemon() -> None:
         signal.signal(number, asked)
 
 
-def _take_descriptors(pipe: int, log: int) -> None:
-    """Keep standard input (empty), the log as output and error, and the pipe; close the rest."""
+def _take_streams(log: int) -> None:
+    """Have an empty standard input, and the log as output and error."""
     null = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((null, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
+    os.close(null)
+    os.close(log)
+    # The helper's streams may be buffered for a file that is gone by now.
+    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+
+
+def _close_all_but(kept: int) -> None:
+    """Close every descriptor but the standard streams and *kept*."""
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd > 2 and fd != pipe:
+        if fd > 2 and fd != kept:
             try:
                 os.close(fd)
             except OSError:
                 continue  # The listing's own descriptor, closed already.
-    # The helper's streams may be buffered for a file that is gone by now.
-    sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115

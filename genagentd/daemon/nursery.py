@@ -1,28 +1,35 @@
 """The helper: a preloaded process with one thread, from which every agent is forked.
 
 It imports what agents share, freezes its heap, and then does one thing: take an order
-from the daemon, fork, and say how that went. It knows no agent's name and no option,
-and it ends with the daemon.
+from the daemon, hand it to a newborn, and say how that went. The newborn was forked
+ahead, with the order before, so that whoever starts an agent need not wait for that.
+The helper knows no agent's name and no option, and it ends with the daemon.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
-import json
 import os
 import signal
 import socket
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from genagentd import kernel
-from genagentd.daemon.birth import ENTRY, Descriptor, Newborn, be_born
+from genagentd.daemon.birth import ENTRY, MAX_ORDER_BYTES, Descriptor, Waiting
 
 #: What agents share. The last one freezes the heap.
 PRELOADED = (ENTRY, "genagentd.agent.preload")
-#: The most one order may take; the rest of a newborn's surroundings are descriptors.
-MAX_ORDER_BYTES = 1024 * 1024
-BORN, LOST = b"1", b"0"
+#: The most an answer takes.
+MAX_ANSWER_BYTES = 64
+
+
+class Born(NamedTuple):
+    """How an order went: whether the newborn was announced, and who waits for the next one."""
+
+    announced: bool
+    waiting: int | None
 
 
 def tend(orders: Descriptor) -> NoReturn:
@@ -33,44 +40,53 @@ def tend(orders: Descriptor) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in PRELOADED:
         importlib.import_module(module)
+    nursery = Nursery()
     with socket.socket(fileno=orders.fd) as channel:
         while True:
             text, descriptors, _, _ = socket.recv_fds(channel, MAX_ORDER_BYTES, 2)
             if not text:
                 os._exit(0)
-            channel.send(_bear(text, descriptors))
+            channel.send(nursery.bear(text, descriptors))
 
 
-def _bear(order: bytes, descriptors: list[int]) -> bytes:
-    try:
-        return BORN if be_born(read_order(order, descriptors)) else LOST
-    except OSError as error:
-        return b"%d" % -(error.errno or errno.EIO)
-    finally:
-        for fd in descriptors:
-            os.close(fd)
+class Nursery:
+    """Holds the newborn that waits, if there is one."""
+
+    def __init__(self) -> None:
+        self._waiting: Waiting | None = None
+
+    def bear(self, order: bytes, descriptors: list[int]) -> bytes:
+        """Carry *order* out, have another newborn wait, and return the answer."""
+        try:
+            announced = self._hand_over(order, descriptors)
+        except ConnectionError:
+            announced = False  # Two in a row died before they heard anything.
+        except OSError as error:
+            return b"%d" % -(error.errno or errno.EIO)
+        finally:
+            for fd in descriptors:
+                os.close(fd)
+        # Without one, the next order has its newborn forked, or says why that cannot be.
+        with contextlib.suppress(OSError):
+            self._waiting = Waiting()
+        return b"%d %d" % (announced, 0 if self._waiting is None else self._waiting.pid)
+
+    def _hand_over(self, order: bytes, descriptors: list[int]) -> bool:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            # It may have been killed while it waited; that costs no start.
+            with contextlib.suppress(ConnectionError):
+                return waiting.become(order, descriptors)
+        return Waiting().become(order, descriptors)
 
 
-def write_order(newborn: Newborn) -> tuple[bytes, list[int]]:
-    """Return what goes to the helper for *newborn*: text, and descriptors beside it."""
-    fields = [newborn.daemon, newborn.socket, newborn.cwd, newborn.environ]
-    return json.dumps(fields).encode(), [newborn.pipe.fd, newborn.log.fd]
-
-
-def read_order(order: bytes, descriptors: list[int]) -> Newborn:
-    """Return the newborn that an order describes, with the descriptors as they arrived."""
-    daemon, path, cwd, environ = json.loads(order)
-    pipe, log = map(Descriptor, descriptors)
-    return Newborn(daemon, path, cwd, environ, pipe, log)
-
-
-def read_answer(answer: bytes) -> bool:
-    """Return whether the newborn was announced.
+def read_answer(answer: bytes) -> Born:
+    """Return how an order went.
 
     Raises:
         OSError: the system did not allow the fork, and the number says why.
     """
-    number = int(answer)
-    if number < 0:
-        raise OSError(-number, os.strerror(-number))
-    return answer == BORN
+    first, *rest = map(int, answer.split())
+    if first < 0:
+        raise OSError(-first, os.strerror(-first))
+    return Born(first == 1, rest[0] or None)

@@ -26,8 +26,6 @@ from genagentd.daemon import birth, nursery
 LAUNCH_TIMEOUT_S = 5.0
 StartMethod = Literal["forkserver", "spawn"]
 _FOR_PYTHON = ("PYTHON", "LD_LIBRARY_PATH")
-#: Room for one whole order in the socket to the helper.
-_SOCKET_BYTES = 2 * nursery.MAX_ORDER_BYTES
 
 reduction.register(birth.Descriptor, lambda handed: (birth.arrived, (reduction.DupFd(handed.fd),)))
 
@@ -114,7 +112,7 @@ class Starter:
             self._end_helper()
         if self._helper is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, birth.SOCKET_BYTES)
             ours.setblocking(False)
             with theirs:
                 process = self._start(nursery.tend, birth.Descriptor(theirs.fileno()))
@@ -132,8 +130,11 @@ class Starter:
         return None if self._helper is None else self._helper.pid
 
     def owns(self, pid: int) -> bool:
-        """Whether *pid*, a child of ours, is the helper or may be what is being born."""
-        if pid == self.helper_pid or (self._midwife is not None and pid == self._midwife.pid):
+        """Whether *pid*, a child of ours, is the helper, waits or may be what is being born."""
+        helper = self._helper
+        if helper is not None and pid in (helper.pid, helper.waiting):
+            return True
+        if self._midwife is not None and pid == self._midwife.pid:
             return True
         return self._turn.locked() and kernel.started_ticks(pid) >= self._since_ticks
 
@@ -141,9 +142,14 @@ class Starter:
         """Some child of ours ended: if it was the helper, reap it and start another one.
 
         Unless it never did anything: the next one would end the same way, without end.
+        A newborn that ended while it waited is ours no more.
         """
         helper = self._helper
-        if helper is not None and not helper.alive and not self._turn.locked():
+        if helper is None:
+            return
+        if helper.waiting is not None and not _lives(helper.waiting):
+            helper.waiting = None
+        if not helper.alive and not self._turn.locked():
             self._end_helper()
             if helper.proven:
                 self._ready_helper()
@@ -162,27 +168,36 @@ class _Helper:
         self.pid: int = process.pid
         #: Whether it ever had something born.
         self.proven = False
+        #: The newborn that waits for the next order.
+        self.waiting: int | None = None
 
     @property
     def alive(self) -> bool:
-        found = kernel.stat(self.pid)
-        return found is not None and found.state != "Z"
+        return _lives(self.pid)
 
     async def bear(self, newborn: birth.Newborn) -> bool:
         """Order one birth and return whether it was announced; the helper's end raises."""
-        order, descriptors = nursery.write_order(newborn)
+        order, descriptors = birth.write_order(newborn)
         socket.send_fds(self._channel, [order], descriptors)
-        answer = await asyncio.get_running_loop().sock_recv(self._channel, 16)
+        loop = asyncio.get_running_loop()
+        answer = await loop.sock_recv(self._channel, nursery.MAX_ANSWER_BYTES)
         if not answer:
             raise ConnectionResetError
         self.proven = True
-        return nursery.read_answer(answer)
+        born = nursery.read_answer(answer)
+        self.waiting = born.waiting
+        return born.announced
 
     def close(self) -> None:
         self._channel.close()
         kernel.kill_exactly(self.pid)
         self._process.join()
         self._process.close()
+
+
+def _lives(pid: int) -> bool:
+    found = kernel.stat(pid)
+    return found is not None and found.state != "Z"
 
 
 async def _end_of(pid: int) -> None:

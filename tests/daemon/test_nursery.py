@@ -1,15 +1,113 @@
-"""What the helper answers: born, given up, or why the system did not allow it."""
+"""What the helper answers: born, given up, or why the system did not allow it; and who waits."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from genagentd import kernel
 from genagentd.daemon import nursery
-from genagentd.daemon.birth import Descriptor, Newborn
+from genagentd.daemon.birth import Descriptor, Newborn, write_order
+
+Order = tuple[bytes, list[int]]
+
+
+class Newborns:
+    """Stands for the forks: each becomes what it is told, or is dead by then."""
+
+    def __init__(self) -> None:
+        self.forked = 0
+        self.became: list[int] = []
+        self.dead: set[int] = set()
+        self.refused: OSError | None = None
+
+    def __call__(self) -> Newborns.One:
+        if self.refused is not None:
+            raise self.refused
+        self.forked += 1
+        return self.One(self, self.forked)
+
+    class One:
+        """One that waits."""
+
+        def __init__(self, all_of_them: Newborns, pid: int) -> None:
+            self.all, self.pid = all_of_them, pid
+
+        def become(self, order: bytes, descriptors: list[int]) -> bool:
+            """Become that, if it lives."""
+            if self.pid in self.all.dead:
+                raise ConnectionResetError
+            self.all.became.append(self.pid)
+            return True
+
+
+@pytest.fixture
+def newborns(monkeypatch: pytest.MonkeyPatch) -> Newborns:
+    made = Newborns()
+    monkeypatch.setattr(nursery, "Waiting", made)
+    return made
+
+
+@pytest.fixture
+def order() -> Iterator[Order]:
+    """One order; the helper closes the descriptors that came with it."""
+    read, write = os.pipe()
+    yield b"[]", [read, write]
+    for fd in (read, write):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.close(fd)
+
+
+def again(order: Order) -> Order:
+    """Return the same order, as it arrives once more."""
+    return order[0], [os.dup(order[1][0])]
+
+
+def test_the_first_order_finds_nobody_waiting_and_leaves_somebody(
+    newborns: Newborns, order: Order
+) -> None:
+    born = nursery.read_answer(nursery.Nursery().bear(*order))
+
+    assert born == (True, 2)
+    assert newborns.became == [1]
+
+
+def test_the_next_order_is_for_who_waits(newborns: Newborns, order: Order) -> None:
+    helper, next_order = nursery.Nursery(), again(order)
+    helper.bear(*order)
+
+    assert nursery.read_answer(helper.bear(*next_order)) == (True, 3)
+    assert newborns.became == [1, 2]
+
+
+def test_one_that_died_waiting_costs_no_start(newborns: Newborns, order: Order) -> None:
+    helper, next_order = nursery.Nursery(), again(order)
+    helper.bear(*order)
+    newborns.dead = {2}
+
+    assert nursery.read_answer(helper.bear(*next_order)) == (True, 4)
+    assert newborns.became == [1, 3]
+
+
+def test_two_that_died_one_after_the_other_are_a_lost_launch(
+    newborns: Newborns, order: Order
+) -> None:
+    newborns.dead = {1}
+
+    assert nursery.read_answer(nursery.Nursery().bear(*order)) == (False, 2)
+
+
+def test_who_cannot_be_forked_ahead_is_forked_when_wanted(newborns: Newborns, order: Order) -> None:
+    helper, second, third = nursery.Nursery(), again(order), again(order)
+    helper.bear(*order)
+    newborns.refused = OSError(errno.EAGAIN, "no more processes")
+
+    assert nursery.read_answer(helper.bear(*second)) == (True, None)
+    newborns.refused = None
+    assert nursery.read_answer(helper.bear(*third)) == (True, 4)
 
 
 def test_a_fork_that_the_system_refuses_is_answered_with_its_reason(
@@ -19,16 +117,12 @@ def test_a_fork_that_the_system_refuses_is_answered_with_its_reason(
         raise OSError(errno.EAGAIN, "no more processes")
 
     monkeypatch.setattr(kernel, "fork_beside", refused)
+    before = kernel.open_descriptors()
     pipe, log = os.pipe()
     newborn = Newborn(os.getpid(), "/s", "/", {}, Descriptor(pipe), Descriptor(log))
-    order, descriptors = nursery.write_order(newborn)
 
     with pytest.raises(OSError, match=os.strerror(errno.EAGAIN)) as told:
-        nursery.read_answer(nursery._bear(order, descriptors))
+        nursery.read_answer(nursery.Nursery().bear(*write_order(newborn)))
 
     assert told.value.errno == errno.EAGAIN
-
-
-def test_the_other_answers_are_yes_and_no() -> None:
-    assert nursery.read_answer(nursery.BORN)
-    assert not nursery.read_answer(nursery.LOST)
+    assert kernel.open_descriptors() == before

@@ -13,11 +13,12 @@ from functools import partial
 import pytest
 
 from genagent_protocol.envelopes import Down
+from genagent_protocol.errors import StartFailed
 from genagent_protocol.refs import AgentHandle
 from genagentd import kernel
 from genagentd.client.client import Client
 from support import fleet
-from support.daemons import PrivateDaemon, helper_of, helpers_of, zombies_below
+from support.daemons import PrivateDaemon, helper_of, helpers_of, waiting_in, zombies_below
 from support.figures import counts
 from support.waiting import until
 
@@ -75,8 +76,9 @@ def test_E007_a_hanging_helper_is_replaced(daemon: PrivateDaemon, client: Client
     )
     assert fleet.alive([fleet.of(handle)]) == [handle.pid]
     until(lambda: not zombies_below(daemon.pid), "there is no zombie", within_s=2)
-    # The daemon has the helper and the eleven agents as children, and nobody else.
-    assert len(kernel.children(daemon.pid)) == 12
+    # The daemon has the helper, the eleven agents and who is to be the next, and nobody else.
+    assert len(kernel.children(daemon.pid)) == 13
+    assert len(waiting_in(daemon)) == 1
 
 
 def _start_many(client: Client, count: int) -> tuple[list[AgentHandle], list[threading.Thread]]:
@@ -94,7 +96,8 @@ def _start_many(client: Client, count: int) -> tuple[list[AgentHandle], list[thr
 
 def _has_only(daemon: PrivateDaemon, agents: list[AgentHandle]) -> bool:
     children = set(kernel.children(daemon.pid))
-    return children - helpers_of(daemon) == {handle.pid for handle in agents}
+    others = children - helpers_of(daemon) - {handle.pid for handle in agents}
+    return others == waiting_in(daemon) and len(others) <= 1
 
 
 @counts(short=3, full=30)
@@ -117,3 +120,57 @@ def test_E007_starts_survive_a_helper_that_is_killed_at_any_moment(
         for handle in began:
             client.stop(handle.name)
     until(lambda: not zombies_below(daemon.pid), "there is no zombie", within_s=2)
+
+
+def test_the_next_agent_is_forked_before_it_is_wanted(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """It waits as nobody, becomes the next agent, and another one waits in its place."""
+    fleet.start(client, "a")
+    (waiting,) = until(lambda: waiting_in(daemon), "one waits")
+
+    assert fleet.start(client, "b").pid == waiting
+    assert until(lambda: waiting_in(daemon), "another one waits") != {waiting}
+    assert [row.name for row in client.list()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_newborn_that_is_killed_while_it_waits_costs_no_start(
+    daemon: PrivateDaemon, client: Client, number: signal.Signals
+) -> None:
+    """Nobody was told of it, so nobody hears of its end; it stays no zombie."""
+    fleet.start(client, "a")
+    (waiting,) = until(lambda: waiting_in(daemon), "one waits")
+
+    os.kill(waiting, number)
+
+    until(lambda: not kernel.stat(waiting), "it is reaped", within_s=5)
+    assert fleet.start(client, "b").pid != waiting
+    assert [row.name for row in client.list()] == ["a", "b"]
+    assert list(fleet.rest(client)) == []
+
+
+def test_who_waits_when_the_helper_dies_ends_with_it(daemon: PrivateDaemon, client: Client) -> None:
+    fleet.start(client, "a")
+    (waiting,) = until(lambda: waiting_in(daemon), "one waits")
+
+    os.kill(helper_of(daemon), signal.SIGKILL)
+
+    until(lambda: not kernel.stat(waiting), "it is gone", within_s=5)
+    assert fleet.start(client, "b").pid != waiting
+
+
+def test_a_frozen_newborn_is_a_start_that_takes_too_long(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """Whoever stops it stops the agent it becomes: told as any start that hangs."""
+    fleet.start(client, "a")
+    (waiting,) = until(lambda: waiting_in(daemon), "one waits")
+    os.kill(waiting, signal.SIGSTOP)
+
+    with pytest.raises(StartFailed) as failed:
+        fleet.start(client, "b", start_timeout_ms=300)
+
+    assert failed.value.reason.kind == "start_timeout"
+    until(lambda: not kernel.stat(waiting), "it is killed and reaped", within_s=5)
+    assert fleet.start(client, "b").name == "b"

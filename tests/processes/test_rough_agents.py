@@ -32,7 +32,7 @@ from genagentd.daemon.logs import MAX_BYTES
 from genagentd.environment import ALLOWED, ALLOWED_PREFIXES
 from support import fleet
 from support.commands import ran
-from support.daemons import PrivateDaemon, helpers_of, zombies_below
+from support.daemons import PrivateDaemon, helpers_of, waiting_in, zombies_below
 from support.figures import Figures, counts, percentile
 from support.waiting import until
 
@@ -351,9 +351,10 @@ def _disagreements(daemon: PrivateDaemon, rows: tuple[AgentRow, ...]) -> set[str
     running = [row.handle for row in rows if row.state == "running" and row.handle is not None]
     dead = {f"dead {h.pid}" for h in running if not kernel.is_alive(h.pid, h.started_ticks)}
     shown = {row.handle.pid for row in rows if row.handle is not None}
-    # The helper leads one too, and what is being born leads none yet.
+    # The helper leads one too, and so does the newborn that is nobody yet.
     agents = {pid for pid in kernel.children(daemon.pid) if _leads_its_session(pid)}
-    return dead | {f"hidden {pid}" for pid in agents - helpers_of(daemon) - shown}
+    hidden = agents - helpers_of(daemon) - waiting_in(daemon) - shown
+    return dead | {f"hidden {pid}" for pid in hidden}
 
 
 def _leads_its_session(pid: int) -> bool:

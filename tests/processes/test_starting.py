@@ -16,7 +16,7 @@ from genagentd import kernel
 from genagentd.client.aio import AsyncClient
 from genagentd.client.client import Client
 from support import fleet
-from support.daemons import PrivateDaemon, living_below, zombies_below
+from support.daemons import PrivateDaemon, living_below, waiting_in, zombies_below
 from support.figures import Figures, counts
 from support.waiting import until
 
@@ -106,7 +106,7 @@ def test_E026_a_failed_start_is_told_and_leaves_nothing(
 ) -> None:
     """E026: typed, no process of it left, the name free at once, never tried again."""
     fleet.start(client, "other")
-    before = set(living_below(daemon.pid))
+    before = set(living_below(daemon.pid)) - waiting_in(daemon)
 
     with pytest.raises(StartFailed) as failed:
         fleet.start(client, "a", agent=agent, options=options, restart=restart, **terms)
@@ -115,7 +115,11 @@ def test_E026_a_failed_start_is_told_and_leaves_nothing(
     assert says in str(failed.value)
     assert "a" not in [row.name for row in client.list()]
     # Its tools are adopted, and ended, a moment after it was told.
-    until(lambda: set(living_below(daemon.pid)) == before, "nothing of it is left", within_s=5)
+    until(
+        lambda: set(living_below(daemon.pid)) - waiting_in(daemon) == before,
+        "nothing of it is left",
+        within_s=5,
+    )
     assert fleet.start(client, "a").name == "a"
 
 

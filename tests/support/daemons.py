@@ -153,6 +153,23 @@ def helpers_of(daemon: PrivateDaemon) -> set[int]:
     return found
 
 
+def waiting_in(daemon: PrivateDaemon) -> set[int]:
+    """Return the newborns that are nobody yet: they still speak where the helper does."""
+    (helper,) = helpers_of(daemon) or {0}
+    return {
+        pid
+        for pid in kernel.children(daemon.pid)
+        if pid != helper and helper and _log_of(pid) == _log_of(helper)
+    }
+
+
+def _log_of(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/2")
+    except FileNotFoundError:
+        return None
+
+
 def _ignores(pid: int, number: signal.Signals) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
