@@ -45,9 +45,23 @@ class Mail:
             self._inbox.put(frame)
 
     def _passed(self, frame: Frame) -> bool:
+        """Deal with a frame that may not have to wait; False if it has to.
+
+        One that nobody could deal with is taken in, too: what stays unaccounted for narrows the
+        daemon's window for good, until this agent hears nobody any more.
+        """
+        passed = True
+        try:
+            passed = self._dealt_with(frame.header, self.open(frame))
+        finally:
+            if passed:
+                self.took(frame)
+        return passed
+
+    def _dealt_with(
+        self, header: Header, said: incoming.FromDaemon | incoming.FromOthers | None
+    ) -> bool:
         """Deal with an answer, credit, or the end of who was called; False if it has to wait."""
-        said = self.open(frame)
-        header = frame.header
         match said:
             case Reply():
                 self._calls.answered(header.sender, said)
@@ -67,7 +81,6 @@ class Mail:
                 # The turns hear of it too, and in its place.
                 self._sessions.gone(said.caller.text)
                 return False
-        self.took(frame)
         return True
 
     def open(self, frame: Frame) -> incoming.FromDaemon | incoming.FromOthers | None:

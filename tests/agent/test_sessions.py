@@ -12,13 +12,14 @@ import pytest
 
 from genagent_protocol import envelopes
 from genagent_protocol.answers import Refused, UiAttached
-from genagent_protocol.envelopes import Call, CallerDown, Reply, UiDetach, UiMessage
+from genagent_protocol.envelopes import Call, CallerDown, Credit, Reply, UiDetach, UiMessage
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.refs import Incarnation, MailboxAddress
 from genagent_protocol.requests import AttachUi
 from genagentd.agent.functions import function
 from genagentd.agent.session import MAX_RUNNING, Session
 from genagentd.agent.sessions import MAX_SESSIONS
+from genagentd.outbox import WINDOW_BYTES
 from support.agent_life import BOOT, CLIENT, Conversation, living
 from support.desk import CATALOG, Clerk
 
@@ -343,6 +344,45 @@ async def test_an_error_that_names_the_call_ends_it() -> None:
 
         await agent.next(envelopes.Completion)
         assert (await shown(agent))[0] == [{"code": "ODD", "text": "?"}]
+
+
+@pytest.mark.parametrize("code", [[], {}, None, 5], ids=repr)
+async def test_an_error_whose_code_is_no_text_ends_the_call_it_names(code: Any) -> None:
+    """Whoever waits without a limit would wait for ever."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async", timeout_ms=0)
+        error = {"code": code, "message": "?", "functionCallId": await asked(agent)}
+
+        says(agent, {"version": "v1.0", "error": error})
+
+        await agent.next(envelopes.Completion)
+        [settled], _ = await shown(agent)
+        assert settled["code"] == "UNKNOWN_ERROR"
+
+
+@pytest.mark.parametrize("step", ["is_call", "settle"])
+async def test_what_breaks_on_its_way_in_is_taken_in_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The daemon sends no more than was taken in: a frame that is never counted narrows that."""
+
+    def breaks(*_of: object) -> bool:
+        raise ZeroDivisionError("broken on purpose")
+
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        with monkeypatch.context() as broken:
+            broken.setattr(Session, step, breaks)
+            says(agent, {"a": "x" * WINDOW_BYTES})
+            credit = await agent.next(Credit)
+
+        assert credit.bytes > WINDOW_BYTES
+        assert len(reported) == 1
+        says(agent, called(sha="9f"))
+        assert (await heard(agent))["agentFunctionResponse"]["value"]["green"]
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,9 @@ def _agent_response_problem(body: dict[str, Json]) -> str | None:
 
 def _error_problem(body: dict[str, Json]) -> str | None:
     texts: _Types = {"code": str, "message": str}
-    if body.get("code") in _SURFACE_FAULTS:
+    code = body.get("code")
+    # A list or an object is in no set: to ask is an exception, and not a no.
+    if isinstance(code, str) and code in _SURFACE_FAULTS:
         return _field_problem(body, texts | {"surfaceId": str, "path": str}, {})
     others: _Types = dict.fromkeys(body, object)
     addresses: _Types = {"surfaceId": str, "functionCallId": str}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgpack
@@ -96,6 +97,8 @@ MALFORMED: list[tuple[Sender, str, Any]] = [
     ("renderer", "error", {"code": "E", "functionCallId": "a"}),
     ("renderer", "error", {"message": "m", "functionCallId": "a"}),
     ("renderer", "error", {"code": 7, "message": "m", "functionCallId": "a"}),
+    ("renderer", "error", {"code": [], "message": "m", "functionCallId": "a"}),
+    ("renderer", "error", {"code": {}, "message": "m", "surfaceId": "s"}),
     ("renderer", "error", {**ERROR, "functionCallId": 7}),
     ("renderer", "error", {"code": "VALIDATION_FAILED", "message": "m", "surfaceId": "s"}),
     ("renderer", "error", {"code": "UNALLOWED_CHILD", "message": "m", "path": "/"}),
@@ -148,6 +151,38 @@ def test_r102_r104_a_malformed_message_is_refused(sender: Sender, kind: str, bod
 def test_r103_an_envelope_has_a_version_and_exactly_one_message(message: object) -> None:
     """Two messages in one would have no order, and a message without a version no meaning."""
     assert isinstance(read_message(message, "agent"), Malformed)
+
+
+#: What stands where a field is expected: every kind of JSON, what is none, and what is too much.
+INSTEAD: list[object] = [
+    *(None, True, 7, 2**64, 0.5, float("nan")),
+    *("", "a", "VALIDATION_FAILED", "\ud800", "x" * 70_000),
+    *([], [[]], ["a"], {}, {"a": {}}, {7: 7}, b"a", {1}, object()),
+]
+
+
+def _with_one_thing_else(value: object) -> Iterator[object]:
+    """Yield *value* with each of its parts replaced by each thing there may be instead."""
+    yield from INSTEAD
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: other} for other in _with_one_thing_else(inner))
+            yield {other: held for other, held in value.items() if other != key}
+
+
+@pytest.mark.parametrize(("sender", "kind", "body"), WELL_FORMED)
+def test_whatever_stands_in_the_place_of_a_field_is_read_or_refused(
+    sender: Sender, kind: str, body: Any
+) -> None:
+    """Whoever reads a message stands between a stranger and a process that must not end."""
+    for message in _with_one_thing_else({"version": "v1.0", kind: body}):
+        read = read_message(message, sender)
+
+        assert isinstance(read, Envelope | Malformed)
+        if isinstance(read, Malformed) and isinstance(message, dict):
+            inner = message.get(kind)
+            named = inner.get("functionCallId") if isinstance(inner, dict) else None
+            assert read.function_call_id in (None, named)
 
 
 def test_both_spellings_of_the_version_are_read() -> None:
