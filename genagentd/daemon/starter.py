@@ -124,11 +124,6 @@ class Starter:
             self._helper.close()
             self._helper = None
 
-    @property
-    def helper_pid(self) -> int | None:
-        """The helper's pid, while there is one."""
-        return None if self._helper is None else self._helper.pid
-
     def owns(self, pid: int) -> bool:
         """Whether *pid*, a child of ours, is the helper, waits or may be what is being born."""
         helper = self._helper
