@@ -54,7 +54,8 @@ class Process(Protocol):
     forked twice. Nothing here says that a remote provider has settled.
 
     Every method may be awaited from the turn's loop and from the coordinator's, and
-    `write` at the same time as `read`: a peer may talk before it has heard all.
+    `write` at the same time as `read`: a peer may talk before it has heard all. Two
+    writes at a time would be mixed: `saying.py` is one writer for a whole turn.
     """
 
     @property

@@ -1,27 +1,35 @@
 """One `claude` process for all turns of a session, spoken to in lines of JSON.
 
 A turn begins with a user message and ends with the program's `result` line; between
-turns the program may run some of its own (`claude_asked.py`). An
-interrupt is a message, too: the turn is over when the program has answered it
-with the result of what it had begun, so that nothing of one turn is ever read in
-the next. A process that does not answer in time is ended, and the next turn
-starts another that resumes the conversation; as it does when what the process was
-given in files, such as a key, is no longer what they hold.
+turns the program may run some of its own (`claude_asked.py`). An interrupt is a
+message, too: the turn is over when the program has answered it with the result of
+what it had begun.
+
+Nothing of one turn is ever read in the next. What came between two turns is thrown
+away before a prompt is written, and a process is kept only if it has taken the whole
+prompt and everything else it was told, and has ended the turn with its result; any
+other is ended, and the next turn starts another that resumes the conversation. So it
+is with a process that does not answer an interrupt in time, and with one whose
+files, such as a key, are no longer what it was given.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import suppress
+from uuid import uuid4
 
 from genagent_backends.base import Process, Turn
+from genagent_backends.claude_asked import Asked, Prompt, Repeats
 from genagent_backends.claude_lines import PROVIDER, ClaudeLines
-from genagent_backends.failures import error_event
+from genagent_backends.failures import error_event, of_kind
 from genagent_backends.foreign import text_at
 from genagent_backends.lines import LineSplitter, LineTooLong
+from genagent_backends.saying import Saying
 from genagent_backends.subprocesses import (
+    DRAIN_MS,
     Clocks,
     Command,
     Ended,
@@ -32,12 +40,17 @@ from genagent_backends.subprocesses import (
 from genagent_backends.timeouts import timeout
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict
+from genagent_protocol.reasons import BackendError
 
 #: How long an interrupted turn may take to be over; what is left of the agent's grace
 #: is for ending a process that did not answer.
 INTERRUPT_ANSWER_MS = 1_500
 #: How long the process may take to leave once its input is closed.
 LEAVE_MS = 2_000
+#: How long a process may take to read the answers that wait when its turn is over.
+SETTLE_MS = 500
+#: More questions between two turns are not put by a program that waits for answers.
+MAX_QUESTIONS = 1_000
 
 
 class Duplex:
@@ -49,6 +62,8 @@ class Duplex:
         self.given: Mapping[str, str] = {}
         self._splitter = LineSplitter()
         self._cost_usd = 0.0
+        #: What the process has shown of how it repeats prompts.
+        self._repeats: Repeats = "not yet"
 
     def __repr__(self) -> str:
         return f"Duplex(pid={self._process.pid if self._process else None})"
@@ -60,69 +75,84 @@ class Duplex:
 
         *current* are the variables that a process must have as *command* has them; one
         that was given others is replaced first. Cancelling or closing this interrupts
-        the turn and leaves the process alive.
+        the turn and leaves the process alive, if it answers.
         """
         try:
-            process = await self._alive(turn, command, current)
+            process, kept = await self._ready(turn, command, current)
         except OSError as error:
             yield error_event(not_started(PROVIDER, error))
             return
-        lines = ClaudeLines(cost_before_usd=self._cost_usd, repeated=True)
+        prompt = Prompt(command.stdin.decode(), str(uuid4()))
+        asked = Asked(prompt, self._repeats)
+        lines = ClaudeLines(cost_before_usd=self._cost_usd, asked=asked)
         listener = Listener(turn, lines, clocks)
-        saying = asyncio.create_task(process.write(_message(command.stdin.decode())))
-        async with LineReader(process, self._splitter) as reader:
+        async with LineReader(process, self._splitter) as reader, Saying(process) as saying:
+            which = saying.add(_message(prompt))
             try:
+                for before in kept:
+                    _refuse(before, saying)
+                    for said in await listener.hear(before):
+                        yield said
                 while (line := await listener.next_line(reader)) is not None:
-                    await self._refuse_request(process, line)
+                    _refuse(line, saying)
                     for said in await listener.hear(line):
                         yield said
+                    if saying.full:
+                        break
                 for said in await listener.last_words(reader):
                     yield said
             finally:
-                said_all = saying.done()
-                saying.cancel()
-                await asyncio.gather(saying, return_exceptions=True)
-                if listener.terminal is None:
-                    await self._stop_turn(process, reader, lines, polite=said_all)
+                deaf = saying.full
+                if not await _over(process, reader, lines, saying, which):
+                    await process.end()
                 self._cost_usd = lines.cost_total_usd
+                self._repeats = asked.repeats
+        if deaf and listener.terminal is None:
+            yield error_event(_deaf(), lines.about())
+            return
         status = -1 if process.returncode is None else process.returncode
         yield listener.verdict(Ended(status, process.stderr_tail))
 
-    async def _alive(self, turn: Turn, command: Command, current: Collection[str]) -> Process:
+    async def _ready(
+        self, turn: Turn, command: Command, current: Collection[str]
+    ) -> tuple[Process, Sequence[FrozenDict]]:
+        """Return a process that waits for a prompt, and what it said meanwhile that counts."""
         if any(self.given.get(name) != command.env.get(name) for name in current):
             await self.close()
-        if self._process is None or self._process.returncode is not None:
-            self._splitter, self._cost_usd = LineSplitter(), 0.0
-            self.given = command.env
-            self._process = await turn.spawn(
-                command.argv, env=command.env, cwd=command.cwd, for_session=True
-            )
-        return self._process
+        process = self._process
+        if process is not None and process.returncode is None:
+            kept = await self._caught_up(process)
+            if kept is not None:
+                return process, kept
+            await process.end()
+        self._splitter, self._cost_usd, self._repeats = LineSplitter(), 0.0, "not yet"
+        self.given = command.env
+        self._process = await turn.spawn(
+            command.argv, env=command.env, cwd=command.cwd, for_session=True
+        )
+        return self._process, ()
 
-    async def _stop_turn(
-        self, process: Process, reader: LineReader, lines: ClaudeLines, *, polite: bool
-    ) -> None:
-        """Have the program give up the turn; end it if it does not, or cannot be told."""
-        until = asyncio.get_running_loop().time() + INTERRUPT_ANSWER_MS / 1000
-        if polite and process.returncode is None:
-            await process.write(_line({**_REQUEST, "request": {"subtype": "interrupt"}}))
-            while isinstance(line := await reader.next(until), FrozenDict | LineTooLong):
-                if isinstance(line, FrozenDict):
-                    if any(event.terminal for event in lines.translate(line)):
-                        return
-                    if line.get("type") == "result":
-                        break  # of a turn of the program's own: ours would only begin now
-        await process.end()
+    async def _caught_up(self, process: Process) -> Sequence[FrozenDict] | None:
+        """Throw away what *process* has said since its last turn.
 
-    async def _refuse_request(self, process: Process, line: FrozenDict) -> None:
-        """Answer a question of the program, which would otherwise wait for ever."""
-        if line.get("type") == "control_request":
-            refusal = {
-                "subtype": "error",
-                "request_id": text_at(line, "request_id"),
-                "error": "nobody is there to answer",
-            }
-            await process.write(_line({"type": "control_response", "response": refusal}))
+        Its questions are kept, and how it introduced itself last: it may do so before
+        it reads the prompt. None stands for one that has ended, or asks without end.
+        """
+        introduced: list[FrozenDict] = []
+        questions: list[FrozenDict] = []
+        until = asyncio.get_running_loop().time() + DRAIN_MS / 1000
+        async with LineReader(process, self._splitter) as reader:
+            while (now := asyncio.get_running_loop().time()) < until:
+                match await reader.next(now):
+                    case FrozenDict() as line if _is_question(line):
+                        questions.append(line)
+                    case FrozenDict() as line if line.get("subtype") == "init":
+                        introduced = [line]
+                    case "silence":
+                        break
+                    case "end":
+                        return None
+        return [*introduced, *questions] if len(questions) <= MAX_QUESTIONS else None
 
     async def close(self) -> None:
         """End the process: by closing its input, and by force if that is not enough."""
@@ -138,11 +168,71 @@ class Duplex:
             await process.end()
 
 
+async def _over(
+    process: Process, reader: LineReader, lines: ClaudeLines, saying: Saying, which: int
+) -> bool:
+    """Return whether the turn is over, so that *process* can be given another prompt.
+
+    A turn that is not is given up: the program is told, and has a little time to answer.
+    Half a prompt cannot be taken back, and after an `error` the turn may still go on.
+    """
+    if not saying.has_said(which) or saying.full:
+        return False
+    if not lines.answered:
+        if lines.failed or process.returncode is not None:
+            return False
+        if not await _given_up(reader, lines, saying):
+            return False
+    return await saying.settled(SETTLE_MS)
+
+
+async def _given_up(reader: LineReader, lines: ClaudeLines, saying: Saying) -> bool:
+    """Return whether the program has given up the turn, in time and at our word."""
+    until = asyncio.get_running_loop().time() + INTERRUPT_ANSWER_MS / 1000
+    saying.add(_line({**_REQUEST, "request": {"subtype": "interrupt"}}))
+    while isinstance(line := await reader.next(until), FrozenDict | LineTooLong):
+        if isinstance(line, LineTooLong):
+            continue
+        _refuse(line, saying)
+        for _event in lines.translate(line):
+            pass
+        if lines.answered:
+            return True
+        if line.get("type") in ("result", "error") or saying.full:
+            break  # of a turn of the program's own: ours would only begin now
+    return False
+
+
+def _refuse(line: FrozenDict, saying: Saying) -> None:
+    """Answer a question of the program, which would otherwise wait for ever."""
+    if _is_question(line):
+        saying.add(_refusal(line))
+
+
+def _is_question(line: FrozenDict) -> bool:
+    return line.get("type") == "control_request"
+
+
+def _refusal(question: FrozenDict) -> bytes:
+    refusal = {
+        "subtype": "error",
+        "request_id": text_at(question, "request_id"),
+        "error": "nobody is there to answer",
+    }
+    return _line({"type": "control_response", "response": refusal})
+
+
+def _deaf() -> BackendError:
+    said = f"{PROVIDER} asks and asks, and reads no answer"
+    return of_kind(PROVIDER, "provider_error", message=said)
+
+
 _REQUEST = {"type": "control_request", "request_id": "interrupt"}
 
 
-def _message(prompt: str) -> bytes:
-    return _line({"type": "user", "message": {"role": "user", "content": prompt}})
+def _message(prompt: Prompt) -> bytes:
+    message = {"role": "user", "content": prompt.text}
+    return _line({"type": "user", "message": message, "uuid": prompt.id})
 
 
 def _line(value: Mapping[str, object]) -> bytes:

@@ -38,20 +38,24 @@ LOST_CONVERSATION = "No conversation found with session ID"
 class ClaudeLines:
     """The lines of one turn, among which may be some of turns that nobody asked for.
 
-    `cost_before_usd` is what a longer-lived process had cost before; `repeated` says
-    whether it repeats the prompt that it takes up.
+    `cost_before_usd` is what a longer-lived process had cost before; `asked` tells whose
+    the lines are.
     """
 
     provider = PROVIDER
     stray = False
 
-    def __init__(self, *, cost_before_usd: float = 0.0, repeated: bool = False) -> None:
+    def __init__(self, *, cost_before_usd: float = 0.0, asked: Asked | None = None) -> None:
         self.session_id: str | None = None
         self.model: str | None = None
         #: What the process has cost in all, once a result says so.
         self.cost_total_usd = cost_before_usd
         self._cost_before_usd = cost_before_usd
-        self._asked = Asked(repeated=repeated)
+        self._asked = asked or Asked()
+        #: Whether the turn's result has come, good or bad.
+        self.answered = False
+        #: Whether an `error` line has come, after which the turn may still go on.
+        self.failed = False
         self._initialised = False
         self._introduced: Event | None = None
         self._made_up_error: str | None = None
@@ -87,12 +91,13 @@ class ClaudeLines:
             case "result":
                 yield from self._result(line)
             case "error":
+                self.failed = True
                 self._remember_session(line, failed=True)
                 yield self._error(line)
 
     def abandoned(self, ended: Ended) -> Event:
         """Return the error of a turn whose process ended without a result."""
-        return error_event(left_without_result(PROVIDER, ended), self._about())
+        return error_event(left_without_result(PROVIDER, ended), self.about())
 
     # -- lines that say something ---------------------------------------------------------
 
@@ -171,6 +176,7 @@ class ClaudeLines:
             )
 
     def _result(self, line: FrozenDict) -> Iterator[Event]:
+        self.answered = True
         failed = _failed(line)
         self._remember_session(line, failed=failed)
         used = counters(line.get("usage"), USAGE_COUNTERS)
@@ -184,7 +190,7 @@ class ClaudeLines:
         yield event(
             "result",
             {
-                **self._about(line),
+                **self.about(line),
                 **_present(text=text and self._stream(None).completed(text)),
                 "is_error": False,
                 "raw": _raw(line),
@@ -192,7 +198,7 @@ class ClaudeLines:
         )
 
     def _error(self, line: FrozenDict) -> Event:
-        return error_event(_failure(line, self._made_up_error), self._about(line))
+        return error_event(_failure(line, self._made_up_error), self.about(line))
 
     # -- what is remembered ---------------------------------------------------------------
 
@@ -212,8 +218,8 @@ class ClaudeLines:
         if not failed or self._initialised:
             self.session_id = text_at(line, "session_id") or self.session_id
 
-    def _about(self, line: FrozenDict | None = None) -> dict[str, Plain]:
-        """Return what both endings tell about the turn."""
+    def about(self, line: FrozenDict | None = None) -> dict[str, Plain]:
+        """Return what all endings tell about the turn; *line* is the one that ended it."""
         return _present(
             session_id=text_at(line, "session_id") or self.session_id,
             model=self.model,

@@ -13,6 +13,7 @@ import pytest
 from genagent_backends import claude_duplex
 from genagent_backends.base import Failed
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
+from genagent_backends.claude_asked import Prompt
 from genagent_backends.claude_options import DECLARED
 from genagent_backends.failures import failure_of
 from genagent_backends.options import Unsupported
@@ -666,7 +667,7 @@ async def test_duplex_that_ignores_the_end_of_its_input_is_ended(
 
 def test_the_recorded_prompt_message_is_what_the_program_takes() -> None:
     """One line, whatever the prompt holds."""
-    message = claude_duplex._message('two\nlines "quoted" ä')
+    message = claude_duplex._message(Prompt('two\nlines "quoted" ä', "p-1"))
 
     assert message.count(b"\n") == 1
     assert json.loads(message)["message"]["content"] == 'two\nlines "quoted" ä'

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from genagent_backends.base import Failed
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
-from genagent_backends.claude_asked import Asked
+from genagent_backends.claude_asked import Asked, Prompt
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
 from genagent_protocol.plain import FrozenDict, freeze
 from support.backend_cli import Step, StubCli
@@ -136,7 +136,7 @@ def test_only_what_follows_the_repeated_prompt_is_ours(
         lines += message(inside)
     lines += [*ours[: min(late, len(words))], echo, *ours[min(late, len(words)) :]]
     last = ending(origin if inside is not None else None)
-    asked = Asked(repeated=True)
+    asked = Asked(Prompt("go", "p-1"), "not yet")
 
     heard = [own for line in (*lines, last) for own in asked.own(line)]
 

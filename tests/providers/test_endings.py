@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from support.provider_turns import (
     submit,
     turn,
 )
+from support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -176,6 +178,24 @@ def test_a_session_process_that_ignores_an_interrupt_is_ended(
 
     assert client.at(handle).interrupt_request(ref) == "accepted"
     assert alive(tree) == []
+    assert turn(client, handle, "two").response.text == "done"
+    assert "--resume=s-1" in stub.runs[1].argv
+
+
+def test_a_session_process_that_reads_nothing_is_ended_by_an_interrupt(
+    client: Client, stub: StubCli, tmp_path: Path
+) -> None:
+    """The pipe is full of answers to its questions; the agent lives, and the next turn resumes."""
+    asked = tmp_path / "asked"
+    hear: Step = {"hear": True}
+    deaf: list[Step] = [hear, BEGUN["claude"], {"asks": 1_000}, {"touch": str(asked)}]
+    stub.plays([*deaf, {"silence": True}], [hear, BEGUN["claude"], DONE["claude"], hear])
+    handle = start(client, "claude", {**stub.options, "mode": "duplex"})
+    ref = submit(client, handle, "one")
+    until(asked.exists, "it has asked")
+
+    assert client.at(handle).interrupt_request(ref) == "accepted"
+    assert heard(client, ref).reason.code == "interrupted"
     assert turn(client, handle, "two").response.text == "done"
     assert "--resume=s-1" in stub.runs[1].argv
 

@@ -14,6 +14,9 @@ Steps, told by their key:
     {"stderr": N}              N bytes on standard error; {"complain": "text"} a text there
     {"read_stdin": true}       read standard input to its end
     {"hear": true}             read one line of standard input (for duplex)
+    {"peek": true}             wait for the first bytes of standard input, and leave them there
+    {"replay": "id"}           repeat the prompt that was heard last, by its id; "text": without one
+    {"asks": N}                N lines that ask for a permission
     {"until": "interrupt"}     read lines of standard input until one contains the text
     {"ignore": ["SIGINT"]}     ignore signals
     {"helpers": 3}             start sleepers in sessions of their own that hold the pipes
@@ -28,6 +31,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -99,6 +103,14 @@ def perform(step: dict[str, object], log: Log) -> None:
             log.note()
             if heard[-1] is None:
                 sys.exit(0)
+        case {"peek": True}:
+            select.select([sys.stdin], [], [])
+        case {"replay": str(how)}:
+            write(json.dumps(replay(log, with_id=how == "id")).encode() + b"\n")
+        case {"asks": int(count)}:
+            for number in range(count):
+                question = {"type": "control_request", "request_id": f"q-{number}"}
+                write(json.dumps(question).encode() + b"\n")
         case {"until": str(text)}:
             while text not in (line := sys.stdin.readline()):
                 if not line:
@@ -124,6 +136,14 @@ def perform(step: dict[str, object], log: Log) -> None:
             os._exit(status)
         case _:
             raise SystemExit(f"no such step: {step}")
+
+
+def replay(log: Log, *, with_id: bool) -> dict[str, object]:
+    heard = log.entry["heard"]
+    assert isinstance(heard, list)
+    [*_, prompt] = [line for line in heard if line["type"] == "user"]
+    said = {"type": "user", "message": prompt["message"], "isReplay": True}
+    return {**said, "uuid": prompt.get("uuid")} if with_id else said
 
 
 def leave(steps: list[dict[str, object]], log: Log) -> None:

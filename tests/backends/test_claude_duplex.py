@@ -1,0 +1,273 @@
+"""One `claude` process for every turn: nothing of one turn is read, or written, in the next."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genagent_backends import claude_duplex
+from genagent_backends.base import Failed
+from genagent_backends.claude import ClaudeBackend
+from genagent_backends.claude_asked import Asked, Prompt, Repeats
+from genagent_backends.failures import failure_of
+from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
+from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.reasons import BackendError
+from support.backend_cli import Step, StubCli
+
+INIT: Step = {"line": {"type": "system", "subtype": "init", "session_id": "s-1"}}
+HEAR: Step = {"hear": True}
+REPLAY: Step = {"replay": "id"}
+SILENCE: Step = {"silence": True}
+HICCUP: Step = {"line": {"type": "error", "error": "hiccup"}}
+each_way = pytest.mark.parametrize("how", ["id", "text"])
+
+
+def result(text: str, **more: object) -> Step:
+    return {"line": {"type": "result", "result": text, "session_id": "s-1", **more}}
+
+
+def answers(*texts: str, how: str = "id") -> list[Step]:
+    """Return the steps of a program that answers so many prompts, and then waits."""
+    each: list[list[Step]] = [[HEAR, INIT, {"replay": how}, result(text)] for text in texts]
+    return [*(step for steps in each for step in steps), HEAR]
+
+
+class Talk:
+    """A session on a stub, turn by turn."""
+
+    def __init__(self, directory: Path, *runs: list[Step], **options: object) -> None:
+        self.stub = StubCli(directory)
+        self.stub.plays(*runs)
+        frozen = freeze({**self.stub.options, "mode": "duplex", **options})
+        assert isinstance(frozen, FrozenDict)
+        self.backend = ClaudeBackend()
+        session = self.backend.start_session(frozen)
+        assert not isinstance(session, Failed), session
+        self.session = session
+        self.turn = RehearsalTurn(grace_ms=50)
+
+    async def say(self, prompt: str) -> Rehearsed:
+        done = await rehearse(self.backend, self.session, prompt, self.turn)
+        self.session = done.session
+        return done
+
+    async def said(self, *prompts: str) -> list[str]:
+        """Say each of *prompts* and end; return what came of them."""
+        done = [outcome(await self.say(prompt)) for prompt in prompts]
+        await self.close()
+        return done
+
+    async def close(self) -> None:
+        await self.backend.terminate_session(self.session)
+        await self.turn.end_session()
+
+
+def outcome(done: Rehearsed) -> str:
+    assert done.terminal is not None
+    if done.terminal.kind == "result":
+        return done.text
+    failure = failure_of(done.terminal)
+    assert isinstance(failure, BackendError)
+    return f"{failure.kind}: {failure.message}"
+
+
+async def test_an_error_that_is_no_result_ends_the_process(tmp_path: Path) -> None:
+    """The turn may still come to its result, and every later answer would be one prompt late."""
+    begun = answers("1")[:-1]
+    first = [*begun, HEAR, INIT, REPLAY, HICCUP, SILENCE]
+    talk = Talk(tmp_path, first, answers("3", "4", "5"))
+
+    said = await talk.said("one", "two", "three", "four", "five")
+
+    assert said == ["1", "provider_error: hiccup", "3", "4", "5"]
+    assert len(talk.stub.runs) == 2
+    assert "--resume=s-1" in talk.stub.runs[1].argv
+
+
+@each_way
+@pytest.mark.parametrize(
+    "stale", [result("1"), HICCUP, result("", subtype="error_during_execution", is_error=True)]
+)
+@pytest.mark.parametrize("when", ["between", "after the next prompt"])
+async def test_what_comes_after_the_end_of_a_turn_ends_no_other(
+    tmp_path: Path, how: str, stale: Step, when: str
+) -> None:
+    """A result that is printed twice, a late error: the next prompt has its own answer."""
+    one, two, three = (answers(text, how=how)[:-1] for text in "123")
+    second = [stale, *two] if when == "between" else [two[0], stale, *two[1:]]
+    talk = Talk(tmp_path, [*one, *second, *three, HEAR])
+
+    assert await talk.said("one", "two", "three") == ["1", "2", "3"]
+    [run] = talk.stub.runs
+    heard = [line and line["message"] for line in run.heard]
+    assert heard == [{"role": "user", "content": text} for text in ("one", "two", "three")] + [None]
+
+
+async def test_a_prompt_is_written_although_something_stale_is_there(tmp_path: Path) -> None:
+    """The end of another turn was read before the first byte of the prompt was written."""
+    came = tmp_path / "came"
+    first = answers("1")[:-1]
+    talk = Talk(tmp_path, [*first, result("1"), {"touch": str(came)}, *answers("2", "3")])
+    await talk.say("one")
+    while not came.exists():
+        await asyncio.sleep(0)
+
+    assert await talk.said("two", "three") == ["2", "3"]
+    assert len(talk.stub.runs[0].heard) == 4
+
+
+async def test_a_result_before_the_whole_prompt_was_taken_ends_the_process(tmp_path: Path) -> None:
+    """The next prompt would be glued to what is left of this one."""
+    early: list[Step] = [{"peek": True}, result("of nothing"), SILENCE]
+    talk = Talk(tmp_path, early, answers("2"))
+
+    assert (await talk.said("x" * 500_000, "two"))[1:] == ["2"]
+    assert len(talk.stub.runs) == 2
+
+
+async def test_one_more_result_after_an_interrupt_answers_nothing(tmp_path: Path) -> None:
+    """The program had answered the interrupt, and then said how the turn went after all."""
+    failed = result("", subtype="error_during_execution", is_error=True)
+    given_up: list[Step] = [HEAR, INIT, REPLAY, {"until": "interrupt"}, failed, result("1")]
+    talk = Talk(tmp_path, [*given_up, *answers("2", "3")])
+    said = asyncio.Event()
+    running = asyncio.create_task(
+        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
+    )
+    await asyncio.wait_for(said.wait(), 30)
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert await talk.said("two", "three") == ["2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("clock", "named"), [("idle_timeout_ms", "idle_timeout"), ("timeout_ms", "timeout")]
+)
+async def test_a_process_that_reads_no_refusal_does_not_stop_the_clocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: str, named: str
+) -> None:
+    """It asked more than a pipe has room for the answers to, and nobody heard it any more."""
+    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
+    deaf: list[Step] = [HEAR, INIT, REPLAY, {"asks": 1_000}, SILENCE]
+    talk = Talk(tmp_path, deaf, answers("2"), **{clock: 1_000})
+
+    first, second = await asyncio.wait_for(talk.said("one", "two"), 60)
+
+    assert first.startswith(f"{named}: ")
+    assert second == "2"
+
+
+async def test_a_process_that_asks_without_end_and_reads_nothing_is_ended(tmp_path: Path) -> None:
+    """What waits to be written would grow for ever."""
+    deaf: list[Step] = [HEAR, INIT, REPLAY, {"asks": 10_000}, SILENCE]
+    talk = Talk(tmp_path, deaf, answers("2"))
+
+    first, second = await asyncio.wait_for(talk.said("one", "two"), 60)
+
+    assert first == "provider_error: claude asks and asks, and reads no answer"
+    assert second == "2"
+
+
+async def test_a_process_that_reads_no_refusal_can_be_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupt has to be written, too, and may wait for that no longer than for its answer."""
+    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
+    came = tmp_path / "came"
+    deaf: list[Step] = [HEAR, INIT, REPLAY, {"asks": 1_000}, {"touch": str(came)}, SILENCE]
+    talk = Talk(tmp_path, deaf, answers("2"))
+    running = asyncio.create_task(rehearse(talk.backend, talk.session, "one", talk.turn))
+    while not came.exists():
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running}, timeout=30)
+
+    assert running.done()
+    assert await talk.said("two") == ["2"]
+
+
+async def test_a_refusal_is_never_written_into_the_middle_of_a_prompt(tmp_path: Path) -> None:
+    """Both would be lost: a line that is half one and half the other is no JSON."""
+    asked = 50
+    steps: list[Step] = [{"peek": True}, {"asks": asked}, *[HEAR] * (asked + 1)]
+    talk = Talk(tmp_path, [*steps, INIT, REPLAY, result("1"), HEAR])
+    prompt = "x" * 300_000
+
+    assert await talk.said(prompt) == ["1"]
+    heard = talk.stub.runs[0].heard
+    assert heard[0]["message"] == {"role": "user", "content": prompt}
+    assert {line and line["type"] for line in heard[1:-1]} == {"control_response"}
+
+
+async def test_a_process_that_ended_between_two_turns_is_replaced_before_the_prompt(
+    tmp_path: Path,
+) -> None:
+    """The prompt was not said to it, so nothing is lost by saying it to another."""
+    talk = Talk(tmp_path, [*answers("1")[:-1], {"exit": 3}], answers("2"))
+    await talk.say("one")
+    await talk.turn.session_processes[0].wait()
+
+    assert await talk.said("two") == ["2"]
+
+
+async def test_a_blank_prompt_is_answered_without_being_repeated(tmp_path: Path) -> None:
+    """The program sends nothing to the model, and says so at once."""
+    blank: list[Step] = [HEAR, result("nothing was sent", num_turns=0)]
+    talk = Talk(tmp_path, [*answers("1")[:-1], *blank, *answers("3")])
+
+    assert await talk.said("one", " \n", "three") == ["1", "nothing was sent", "3"]
+
+
+# -- the rule ------------------------------------------------------------------------------------
+
+LINES = st.sampled_from(["result", "unasked", "error", "stale replay", "words"])
+
+
+@given(before=st.lists(LINES, max_size=6), how=st.sampled_from(["by id", "by text"]))
+def test_no_line_before_the_repeated_prompt_ends_its_turn(before: list[str], how: Repeats) -> None:
+    """Whatever an earlier turn still says, once the program is known to repeat prompts."""
+    asked = Asked(Prompt("two", "p-2"), how)
+    ours = replayed("two", "p-2" if how == "by id" else "other")
+    last = FrozenDict({"type": "result", "result": "2"})
+
+    heard = [own for kind in before for own in asked.own(line(kind))]
+    heard += [own for each in (ours, last) for own in asked.own(each)]
+
+    assert heard == [last]
+
+
+def line(kind: str) -> FrozenDict:
+    match kind:
+        case "stale replay":
+            return replayed("one", "p-1")
+        case "unasked":
+            return FrozenDict({"type": "result", "origin": FrozenDict({"kind": "x"})})
+        case "words":
+            return FrozenDict({"type": "assistant", "message": FrozenDict({"content": "w"})})
+        case _:
+            return FrozenDict({"type": kind, "result": "1"})
+
+
+def replayed(text: str, uuid: str) -> FrozenDict:
+    message = FrozenDict({"role": "user", "content": text})
+    return FrozenDict({"type": "user", "isReplay": True, "uuid": uuid, "message": message})
+
+
+@pytest.mark.parametrize(
+    ("prompt", "repeated"),
+    [("/cost", "<command-name>/usage</command-name>"), ("", "(no content)")],
+)
+def test_a_prompt_that_is_repeated_in_other_words_is_known_by_its_id(
+    prompt: str, repeated: str
+) -> None:
+    """Recorded words of the program; versions that keep no id are believed."""
+    for uuid, how in (("p-2", "by id"), ("other", "by text")):
+        asked = Asked(Prompt(prompt, "p-2"), "by text")
+        assert list(asked.own(replayed(repeated, uuid))) == []
+        assert asked.repeats == how
