@@ -26,7 +26,7 @@ from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import overrides, plain, settled
 from genagentd.agent.sessions import called_plainly
 
-#: After so many events of a plain iterable, the turn's own loop gets a moment.
+#: After so many events the turn's own loop gets a moment, whatever kind of stream they are of.
 BREATH = 64
 #: An outcome is nested deeper than the data in it.
 _OUTCOME_DEPTH = 128
@@ -122,6 +122,7 @@ class Reading:
     began_ms: int
     watched: bool
     state: Any = field(repr=False)
+    taken: int = 0
 
     async def read(self, stream: Any) -> None:
         """Take the stream in, up to its first terminal event or what does not fit."""
@@ -140,17 +141,15 @@ class Reading:
                 return
 
     async def _read_plain(self, stream: Iterable[object]) -> None:
-        for number, said in enumerate(stream, 1):
-            # Nothing can interrupt a plain iterable, so it is asked after each of its elements.
-            if self.work.guide.stopped:
-                raise asyncio.CancelledError
+        for said in stream:
             await self._take(said)
             if self.capture.over:
                 return
-            if number % BREATH == 0:
-                await asyncio.sleep(0)
 
     async def _take(self, said: object) -> None:
+        # Nothing can interrupt a plain iterable, and an asynchronous one only where it waits; with
+        # several events at hand it does not. So both are asked after each of their elements.
+        await self._heed()
         event = _stamped(said, now_ms() - self.began_ms)
         if isinstance(self.capture.accept(event), EventCaptureOverflow):
             return
@@ -158,6 +157,25 @@ class Reading:
             handle, state = self.work.agent.handle_stream_event, self.state
             self.state = await settled(called_plainly(lambda: handle(event, state)))
         await self.work.guide.relay(event)
+        self.taken += 1
+        if self.taken % BREATH == 0:
+            await asyncio.sleep(0)
+
+    async def _heed(self) -> None:
+        """Go no further if the turn was told to stop.
+
+        Raises:
+            asyncio.CancelledError: it was.
+        """
+        if not self.work.guide.stopped:
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        if not task.cancelling():
+            # The cancellation is on its way; were it not awaited, it would cut off what the
+            # stream does at its end.
+            await asyncio.get_running_loop().create_future()
+        raise asyncio.CancelledError
 
 
 async def _close(stream: Any) -> None:

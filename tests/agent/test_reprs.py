@@ -18,7 +18,17 @@ THEIRS = {behaviour.__name__, functions.__name__}
 #: What a field can be called without holding content, in any record of the shell.
 PLAIN = {
     *("address", "began_ms", "bytes", "call", "call_id", "caller", "catalog", "catalog_ids"),
-    *("current_ref", "delivery", "dispatched", "first", "function", "guide", "handle", "kind"),
+    *(
+        "taken",
+        "current_ref",
+        "delivery",
+        "dispatched",
+        "first",
+        "function",
+        "guide",
+        "handle",
+        "kind",
+    ),
     *("last", "limits", "missing_from", "peers", "ref", "retained", "sessions"),
     *("size", "surface", "timeout_ms", "to", "turn", "watched", "work"),
 }

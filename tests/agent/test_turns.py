@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genagent_backends.base import Streaming
 from genagent_protocol import envelopes, requests
 from genagent_protocol.answers import InterruptAnswer
+from genagent_protocol.bounds import Limits
 from genagent_protocol.events import Completed, Event, Failed, event
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import (
@@ -19,7 +24,9 @@ from genagent_protocol.reasons import (
     TURN_STUCK,
     TaskCrashed,
 )
-from support.agent_life import Conversation, living, living_process
+from genagentd.agent.plain_agent import PlainAgent
+from genagentd.agent.stream import BREATH, Work, perform
+from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.recorders import Recorder, Trace
 
 RESULT = {"kind": "result", "text": "done"}
@@ -233,9 +240,13 @@ class Odd:
     """A backend whose turns are odd in one way each; the prompt says which."""
 
     ended: list[str]
+    #: Set by an eager stream when it has begun, and by a test when it may go on.
+    begun: threading.Event
+    may_go_on: threading.Event
 
     def __init__(self) -> None:
         Odd.ended = []
+        Odd.begun, Odd.may_go_on = threading.Event(), threading.Event()
 
     def start_session(self, _options: FrozenDict) -> str:
         return "session"
@@ -259,6 +270,22 @@ class Odd:
                     yield event("text", text="on and on")
             finally:
                 Odd.ended.append("plain")
+
+        return Streaming(events(), session)
+
+    def eager(self, session: str) -> Streaming:
+        async def events() -> Any:
+            try:
+                yield event("text", text="one")
+                Odd.begun.set()
+                assert Odd.may_go_on.wait(DEADLINE_S)
+                # From here on everything is at hand, and it waits for nothing.
+                yield event("text", text="two")
+                Odd.ended.append("pulled")
+                yield event("result", text="done")
+            finally:
+                await asyncio.sleep(0)
+                Odd.ended.append("eager")
 
         return Streaming(events(), session)
 
@@ -339,6 +366,116 @@ async def test_an_endless_plain_stream_can_be_interrupted_and_is_closed() -> Non
     async with living(backend=ODD, options={"max_events_per_turn": 100_000}) as agent:
         assert await interrupted(agent, "plain") == "interrupted"
         assert Odd.ended == ["plain"]
+
+
+async def test_an_eager_asynchronous_stream_can_be_interrupted_and_is_closed() -> None:
+    """What has its events at hand never waits, so that a cancellation alone would not reach it."""
+    async with living(backend=ODD) as agent:
+        ref = agent.submit("eager")
+        await asyncio.to_thread(Odd.begun.wait, DEADLINE_S)
+        agent.begin_call(requests.InterruptRequest(ref=ref))
+        await agent.shown()
+        Odd.may_go_on.set()
+
+        assert await agent.completion(ref) == Failed(INTERRUPTED)
+        assert Odd.ended == ["eager"]
+
+
+@dataclass
+class Stopper:
+    """A guide that tells its turn to stop after so many events, as a turn is told in an agent."""
+
+    after: int
+    stopped: bool = False
+    heard: int = 0
+    pulled: int = 0
+    #: What the turn left undone when its stream was closed.
+    closed: list[str] = field(default_factory=list)
+
+    async def relay(self, _event: Event) -> None:
+        self.heard += 1
+        if self.heard == self.after:
+            self.stopped = True
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+
+def _plainly(guide: Stopper) -> Iterator[Event]:
+    while True:
+        guide.pulled += 1
+        yield event("text", text="on")
+
+
+async def _at_hand(guide: Stopper) -> AsyncIterator[Event]:
+    try:
+        while True:
+            guide.pulled += 1
+            yield event("text", text="on")
+    finally:
+        await asyncio.sleep(0)
+        guide.closed.append("in order")
+
+
+def _work(guide: Stopper, stream: object) -> Work:
+    class Telling(Odd):
+        def prompt(self, session: str, _prompt: str, _turn: object) -> Any:
+            return Streaming(cast(Any, stream), session)
+
+    limits = Limits()
+    agent, offer = PlainAgent(), cast(Any, None)
+    return Work(
+        agent=agent,
+        backend=Telling(),
+        limits=limits,
+        prompt="go",
+        state=None,
+        session="session",
+        offer=offer,
+        guide=guide,
+    )
+
+
+@pytest.mark.parametrize("kind", [_plainly, _at_hand])
+@given(after=st.integers(1, 200))
+def test_no_stream_goes_on_when_its_turn_was_told_to_stop(
+    kind: Callable[[Stopper], object], after: int
+) -> None:
+    """Whatever kind it is and wherever it stands, one element more is all that is asked of it."""
+    guide = Stopper(after)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(perform(_work(guide, kind(guide))))
+
+    assert guide.heard == after
+    assert guide.pulled <= after + 1
+    assert kind is _plainly or guide.closed == ["in order"]
+
+
+@pytest.mark.parametrize("kind", [_plainly, _at_hand])
+def test_a_stream_lets_the_loop_of_its_turn_have_its_moments(
+    kind: Callable[[Stopper], object],
+) -> None:
+    """A cancellation, and whatever else a turn began, must not wait for the end of a burst."""
+    guide, turns = Stopper(after=10 * BREATH), 0
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def turn() -> None:
+        ticking = asyncio.create_task(tick())
+        try:
+            await perform(_work(guide, kind(guide)))
+        finally:
+            ticking.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(turn())
+
+    assert turns >= 10
 
 
 async def test_nothing_is_pulled_from_a_stream_after_its_terminal_event() -> None:
