@@ -215,7 +215,8 @@ class Turns:
 
     def answered(self, call: CheckpointCall, answer: AgentAnswer) -> None:
         """A checkpoint is decided."""
-        if not call.answer.done():
+        # The thread may give its wait up at any moment; from here on it no longer can.
+        if call.answer.set_running_or_notify_cancel():
             call.answer.set_result(answer)
 
     def left(self, turn: int) -> tuple[Any, Session]:

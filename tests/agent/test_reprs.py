@@ -18,19 +18,9 @@ THEIRS = {behaviour.__name__, functions.__name__}
 #: What a field can be called without holding content, in any record of the shell.
 PLAIN = {
     *("address", "began_ms", "bytes", "call", "call_id", "caller", "catalog", "catalog_ids"),
-    *(
-        "taken",
-        "current_ref",
-        "delivery",
-        "dispatched",
-        "first",
-        "function",
-        "guide",
-        "handle",
-        "kind",
-    ),
+    *("current_ref", "delivery", "dispatched", "first", "function", "guide", "handle", "kind"),
     *("last", "limits", "missing_from", "peers", "ref", "retained", "sessions"),
-    *("size", "surface", "timeout_ms", "to", "turn", "watched", "work"),
+    *("size", "surface", "taken", "timeout_ms", "to", "turn", "watched", "work"),
 }
 
 

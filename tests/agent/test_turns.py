@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from genagent_backends.base import Streaming
 from genagent_protocol import envelopes, requests
-from genagent_protocol.answers import InterruptAnswer
+from genagent_protocol.answers import AgentAnswer, InterruptAnswer, Ok
 from genagent_protocol.bounds import Limits
 from genagent_protocol.events import Completed, Event, Failed, event
 from genagent_protocol.plain import FrozenDict
@@ -26,6 +27,7 @@ from genagent_protocol.reasons import (
 )
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.stream import BREATH, Work, perform
+from genagentd.agent.turn import CheckpointCall, Turns
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.recorders import Recorder, Trace
 
@@ -231,6 +233,41 @@ async def test_a_refused_checkpoint_fails_the_turn_in_spite_of_its_result() -> N
 
         assert answers == [None, "conflicting_session_id"]
         assert outcome == Failed(CONFLICTING_SESSION_ID)
+
+
+class _GivenUp(concurrent.futures.Future[AgentAnswer]):
+    """An answer whose waiter gives up, in another thread, right before one of our steps."""
+
+    def __init__(self, moment: int) -> None:
+        super().__init__()
+        self._steps_left = moment
+
+    def _step(self) -> None:
+        if self._steps_left == 0:
+            self.cancel()
+        self._steps_left -= 1
+
+    def done(self) -> bool:
+        self._step()
+        return super().done()
+
+    def set_running_or_notify_cancel(self) -> bool:
+        self._step()
+        return super().set_running_or_notify_cancel()
+
+    def set_result(self, result: AgentAnswer) -> None:
+        self._step()
+        super().set_result(result)
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_the_answer_to_a_checkpoint_may_be_given_up_at_any_moment(moment: int) -> None:
+    """The turn's thread asks nobody when it is interrupted; it gets the answer, or has gone."""
+    call = CheckpointCall(1, _GivenUp(moment))
+
+    Turns.answered(cast("Turns", None), call, Ok())
+
+    assert call.answer.cancelled() or call.answer.result(0) == Ok()
 
 
 # Backends of this file
