@@ -2,7 +2,8 @@
 
 The shell's share of a record is added here: name, wall clock, durations, shown state.
 Records named `turn.*` stay free of content, and so does every log line. The others say
-what fits: of more than 16 KiB only how much it was.
+what fits: of more than 16 KiB, or of what is nested too deep for a record, only how much
+it was.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable
 
 from genagent_protocol import schema
+from genagent_protocol.codec import MAX_FRAME_DEPTH
 from genagent_protocol.envelopes import Telemetry
-from genagent_protocol.plain import FrozenDict, Plain, encoded_size, freeze
+from genagent_protocol.plain import MAX_DEPTH, FrozenDict, Plain, deeper_than, encoded_size, freeze
 from genagent_protocol.reasons import ExitReason, Failure
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.turns.effects import Emit
@@ -114,7 +116,8 @@ class Observer:
             if value is not None:
                 said[field] = value
         if emit.reason is not None:
-            said["reason"] = freeze(schema.dump(emit.reason))
+            # Around what user code gave there are a few levels of ours.
+            said["reason"] = freeze(schema.dump(emit.reason), max_depth=MAX_FRAME_DEPTH)
         if emit.name == "state.changed":
             said |= {"from": emit.was, "to": emit.now}
         if emit.name in WITH_STATE:
@@ -135,11 +138,16 @@ class Observer:
 
 
 def _fitting(said: dict[str, Plain]) -> tuple[FrozenDict, dict[str, Plain]]:
-    """Return *said* without the content that is too large, and how large each of that is."""
+    """Return *said* without the content that does not fit, and how large each of that is."""
     sizes = {name: encoded_size(said[name]) for name in _CONTENT if name in said}
-    large = {name: size for name, size in sizes.items() if size > MAX_FIELD_BYTES}
-    kept = FrozenDict({name: value for name, value in said.items() if name not in large})
-    return kept, {f"{name}_bytes": size for name, size in large.items()}
+    left_out = {
+        name: size
+        for name, size in sizes.items()
+        # The record is one level more around each of them.
+        if size > MAX_FIELD_BYTES or deeper_than(said[name], MAX_DEPTH - 1)
+    }
+    kept = FrozenDict({name: value for name, value in said.items() if name not in left_out})
+    return kept, {f"{name}_bytes": size for name, size in left_out.items()}
 
 
 def _detached(handler: str, error: BaseException) -> None:

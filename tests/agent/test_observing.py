@@ -7,16 +7,32 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from genagent_protocol import envelopes
+from genagent_protocol import codec, envelopes
 from genagent_protocol.envelopes import Telemetry
 from genagent_protocol.errors import CallTimeout, Refused, StartFailed
-from genagent_protocol.plain import FrozenDict
-from genagent_protocol.reasons import Reason, StartError
+from genagent_protocol.events import Failed
+from genagent_protocol.failed import Failed as Declined
+from genagent_protocol.plain import MAX_DEPTH, FrozenDict, Plain, encoded_size
+from genagent_protocol.reasons import (
+    AgentTerminated,
+    BackendError,
+    BackendFailed,
+    ExitReason,
+    Failure,
+    Reason,
+    StartError,
+)
+from genagent_protocol.refs import AgentHandle
+from genagent_protocol.turns.effects import Emit
 from genagentd import telemetry
 from genagentd.agent import log
-from genagentd.agent.observing import MAX_FIELD_BYTES
+from genagentd.agent.behaviour import Ok, Started
+from genagentd.agent.observing import MAX_FIELD_BYTES, Observer
 from support.agent_life import CLIENT, INCARNATION, Conversation, living
+from support.recorders import Recorder, Trace
 
 RECORDER = "support.recorders:Recorder"
 SECRET = "a-secret-prompt"
@@ -86,6 +102,110 @@ async def test_large_content_is_left_out_of_records_and_measured(
     (notified,) = [record for record in records if record.event == "event.received"]
     assert notified.metadata == {}
     assert int(str(notified.measurements["event_bytes"])) > MAX_FIELD_BYTES
+
+
+def nested(levels: int) -> Plain:
+    """Return a value of so many levels."""
+    value: Plain = "core"
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+class Deep:
+    """A backend that fails every turn with the deepest reason there can be."""
+
+    def start_session(self, _options: FrozenDict) -> str:
+        return "session"
+
+    def terminate_session(self, _session: str) -> None:
+        return None
+
+    def prompt(self, _session: str, _prompt: str, _turn: object) -> Any:
+        return Declined(nested(MAX_DEPTH))
+
+
+class DeepAgent(Recorder):
+    """Shows the deepest state there can be, and refuses with such a reason if it is told to."""
+
+    def init_agent(self, options: FrozenDict) -> Any:
+        return Started({}, Trace(options))
+
+    def show_state(self, _state: Trace) -> Plain:
+        return nested(MAX_DEPTH)
+
+    def pre_run(self, state: Trace) -> Any:
+        return Declined(nested(MAX_DEPTH)) if "refuse" in state.told else Ok(state)
+
+
+@pytest.mark.parametrize("attached", [False, True])
+async def test_whatever_is_nested_as_deep_as_it_may_be_costs_a_watched_agent_nothing(
+    attached: bool,
+) -> None:
+    """A record is a level more around what is in it; what is too deep is left out and measured."""
+    heard: list[Telemetry] = []
+    async with living(f"{__name__}:DeepAgent", backend=f"{__name__}:Deep") as agent:
+        if attached:
+            telemetry.attach(heard.append)
+        else:
+            await wanting(agent)
+        try:
+            await agent.notified(nested(MAX_DEPTH))
+            outcome = await agent.run("go")
+            shown = await agent.shown()
+        finally:
+            telemetry.detach(heard.append)
+        records = heard if attached else agent.told(Telemetry)
+
+    assert outcome == Failed(BackendFailed(nested(MAX_DEPTH)))
+    assert shown == nested(MAX_DEPTH)
+    (failed,) = [record for record in records if record.event == "prompt.error"]
+    assert set(failed.metadata) == {"ref", "attempt", "origin"}
+    assert {"reason_bytes", "agent_state_bytes"} <= set(failed.measurements)
+    (received,) = [record for record in records if record.event == "event.received"]
+    assert received.measurements["event_bytes"] == encoded_size(nested(MAX_DEPTH))
+
+
+async def test_the_end_of_a_watched_agent_has_its_reason_however_deep_it_is(
+    records: list[Telemetry],
+) -> None:
+    """The reason is told to whom it concerns, and of its record it is left out."""
+    options = {"refuse": True}
+    async with living(f"{__name__}:DeepAgent", f"{__name__}:Deep", options) as agent:
+        last = await agent.ended()
+
+    assert last.reason == ExitReason("pre_run_failed", nested(MAX_DEPTH))
+    (ended,) = [record for record in records if record.event == "terminated"]
+    assert ended.metadata == {}
+    assert "reason_bytes" in ended.measurements
+
+
+_DEPTHS = st.integers(MAX_DEPTH - 8, MAX_DEPTH).map(nested)
+_REASONS = st.one_of(
+    _DEPTHS.map(BackendFailed),
+    _DEPTHS.map(lambda raw: BackendError(provider="p", kind="k", retryable=False, raw=raw)),
+    _DEPTHS.map(lambda detail: ExitReason("callback_failed", detail)),
+    _DEPTHS.map(lambda detail: AgentTerminated(ExitReason("callback_failed", detail))),
+)
+
+
+@given(reason=_REASONS, event=_DEPTHS, state=_DEPTHS, name=_DEPTHS)
+def test_every_note_becomes_a_record_that_can_be_sent(
+    reason: Failure | ExitReason, event: Plain, state: Plain, name: Plain
+) -> None:
+    """Around what is accepted there is always room, or it is left out and measured."""
+    sent: list[bytes] = []
+    handle = AgentHandle(name, INCARNATION, 1, 1, "here")
+    observer = Observer(handle, lambda: state, lambda record: sent.append(codec.encode(record)))
+    observer.wanted = True
+
+    observer.note(Emit("prompt.error", reason=reason))
+    observer.note(Emit("halted", reason=reason, event=event))
+
+    told = [codec.decode(Telemetry, body)[0] for body in sent]
+    for record in told:
+        for field in ("reason", "agent_state"):
+            assert (field in record.metadata) != (f"{field}_bytes" in record.measurements)
 
 
 async def test_records_of_turns_are_free_of_content(records: list[Telemetry]) -> None:
