@@ -53,6 +53,9 @@ def publish(record: Telemetry, detached: Callable[[str, BaseException], None]) -
 
 
 def _name_of(handler: Handler) -> str:
-    if isinstance(handler, FunctionType | MethodType):
-        return handler.__qualname__
-    return type(handler).__name__
+    try:
+        if isinstance(handler, FunctionType | MethodType):
+            return handler.__qualname__
+        return type(handler).__name__
+    except BaseException:  # noqa: BLE001  # what it is called may be code as well
+        return "?"

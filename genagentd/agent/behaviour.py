@@ -19,6 +19,7 @@ from genagent_protocol.failed import Failed
 from genagent_protocol.plain import FrozenDict, Loose, Plain
 from genagent_protocol.reasons import ExitReason, Failure
 from genagent_protocol.refs import RequestRef
+from genagentd.agent.class_names import kind_of
 
 if TYPE_CHECKING:
     from genagentd.agent.context import Context
@@ -192,7 +193,7 @@ class Agent(ABC, Generic[S]):
 
     def show_state(self, state: S, /) -> Loose:
         """Return what outsiders may see of *state*: plain data. The type's name by default."""
-        return type(state).__name__
+        return kind_of(state)
 
 
 AnyAgent: TypeAlias = Agent[Any]

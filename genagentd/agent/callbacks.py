@@ -21,6 +21,7 @@ from genagent_protocol.turns import decisions, effects, inputs
 from genagent_protocol.turns.state import Offers
 from genagentd.agent import behaviour, forked, log
 from genagentd.agent.behaviour import AnyAgent
+from genagentd.agent.class_names import full_name_of, kind_of, module_of
 from genagentd.agent.sessions import called_plainly
 
 #: The most bytes of shown state; it travels in answers and telemetry.
@@ -92,15 +93,14 @@ class Callbacks:
 
     def _misfit(self, name: decisions.CallbackName, answer: object) -> None:
         """Log what the callback *name* returned, by its type alone, and what it may return."""
-        owner = type(self._owner(name))
+        owner = self._owner(name)
         log.line(
             "callback.failed",
             agent=self.name,
-            module=owner.__module__,
+            module=module_of(owner),
             callback=name,
             error="invalid_return",
-            why=f"{owner.__module__}.{owner.__qualname__}.{name} returned {_kind_of(answer)}, "
-            f"not {_wanted(name)}",
+            why=f"{full_name_of(owner)}.{name} returned {_returned(answer)}, not {_wanted(name)}",
         )
 
     def _owner(self, name: str) -> object:
@@ -202,7 +202,7 @@ class Callbacks:
             "callback.failed",
             error,
             agent=self.name,
-            module=type(self._owner(name)).__module__,
+            module=module_of(self._owner(name)),
             callback=name,
         )
 
@@ -223,17 +223,17 @@ class Callbacks:
             fits = encoded_size(shown) <= MAX_SHOWN_BYTES
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed("show_state", error)
-            return type(state).__name__
-        return shown if fits else type(state).__name__
+            return kind_of(state)
+        return shown if fits else kind_of(state)
 
 
-def _kind_of(answer: object) -> str:
+def _returned(answer: object) -> str:
     match answer:
         case behaviour.Prompt(text=text) | behaviour.Run(prompt=text) if text_of(text) is None:
             said: object = text
-            kind = "text that cannot be sent" if isinstance(said, str) else type(said).__name__
-            return f"{type(answer).__name__} of {kind}"
-    return type(answer).__name__
+            kind = "text that cannot be sent" if isinstance(said, str) else kind_of(said)
+            return f"{kind_of(answer)} of {kind}"
+    return kind_of(answer)
 
 
 def _wanted(name: decisions.CallbackName) -> str:
@@ -269,8 +269,8 @@ def plain(reason: object) -> Plain:
         frozen = _frozen(reason)
         fits = encoded_size(frozen) <= MAX_REASON_BYTES
     except BaseException:  # noqa: BLE001  # the reason is user code, too
-        return type(reason).__name__
-    return frozen if fits else type(reason).__name__
+        return kind_of(reason)
+    return frozen if fits else kind_of(reason)
 
 
 def _frozen(reason: object) -> Plain:
@@ -278,4 +278,4 @@ def _frozen(reason: object) -> Plain:
         return freeze(reason)
     except NotPlain:
         code = getattr(reason, "code", None)
-        return freeze(code) if isinstance(code, str) else type(reason).__name__
+        return freeze(code) if isinstance(code, str) else kind_of(reason)

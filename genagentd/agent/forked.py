@@ -42,9 +42,12 @@ def leave(error: BaseException | None = None) -> None:
 
 
 def _status(error: BaseException | None) -> int:
-    if isinstance(error, SystemExit):
-        return error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
-    return int(error is not None)
+    if error is None:
+        return 0
+    with contextlib.suppress(BaseException):  # The exception is the agent's own code as well.
+        if isinstance(error, SystemExit):
+            return error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+    return 1
 
 
 class Selector(selectors.DefaultSelector):

@@ -171,9 +171,16 @@ def _not_imported(module_name: str, error: BaseException) -> StartError:
     log.line("import.path", interpreter=sys.executable, path=os.pathsep.join(sys.path))
     return StartError(
         kind="import_failed",
-        message=f"{module_name} cannot be imported: {_import_problem(module_name, error)}",
+        message=f"{module_name} cannot be imported: {_told(module_name, error)}",
         detail=log.class_of(error),
     )
+
+
+def _told(module_name: str, error: BaseException) -> str:
+    try:
+        return _import_problem(module_name, error)
+    except BaseException:  # noqa: BLE001  # the exception's attributes may be code of others
+        return log.class_of(error)
 
 
 def _import_problem(module_name: str, error: BaseException) -> str:

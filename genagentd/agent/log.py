@@ -14,12 +14,16 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 
 from genagent_protocol.errors import GenAgentError
+from genagentd.agent import class_names
 
 #: What a value is quoted for: otherwise a line could not be taken apart again.
 _SPECIAL = frozenset(" =\\'\"")
 _CODE = re.compile(r"[a-z_]{1,40}")
+#: Where a traceback is, whatever a class says of its attributes.
+_TRACEBACK = BaseException.__dict__["__traceback__"]
 #: The descriptor of the log, while it is held.
 _held: list[int] = []
 
@@ -45,11 +49,18 @@ def _value(value: object) -> str:
 def raised(event: str, error: BaseException, **fields: object) -> None:
     """Write that code of others raised: its class, and file, line and function of each frame.
 
-    An error of ours that has a reason is told with the code of that.
+    An error of ours that has a reason is told with the code of that. This does not raise,
+    whatever the exception is: its class and its attributes may be code of others, too.
     """
     line(event, **fields, error=class_of(error), code=_code_of(error))
-    for frame in traceback.extract_tb(error.__traceback__):
-        _write(f"  at {frame.filename}:{frame.lineno} {frame.name}\n")
+    for file, number, name in _places(error):
+        _write(f"  at {file}:{number} {name}\n")
+
+
+def _places(error: BaseException) -> Iterator[tuple[str, int | None, str]]:
+    # Not extract_tb: it has the loader of a module find the source, and that may be theirs.
+    for frame, number in traceback.walk_tb(_TRACEBACK.__get__(error)):
+        yield frame.f_code.co_filename, number, frame.f_code.co_name
 
 
 def broke(error: BaseException) -> None:
@@ -59,14 +70,18 @@ def broke(error: BaseException) -> None:
 
 
 def class_of(error: BaseException) -> str:
-    """Return how the class of *error* is called in reasons and lines."""
-    return type(error).__qualname__
+    """Return how the class of *error* is called in reasons and lines; it can always be sent."""
+    return class_names.class_of(error)
 
 
 def _code_of(error: BaseException) -> str | None:
-    if not isinstance(error, GenAgentError):
+    # By its type: `isinstance` asks the exception itself as well.
+    if not issubclass(type(error), GenAgentError):
         return None
-    code = getattr(getattr(error, "reason", None), "code", None)
+    try:
+        code = getattr(getattr(error, "reason", None), "code", None)
+    except BaseException:  # noqa: BLE001  # a class that somebody derived from ours
+        return None
     # Ours are words like not_allowed; whatever else stands there may be what somebody said.
     return code if isinstance(code, str) and _CODE.fullmatch(code) else None
 

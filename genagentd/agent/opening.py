@@ -22,6 +22,7 @@ from genagent_protocol.requests import StartAgent
 from genagentd.agent import behaviour, functions, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import Retained, plain, settled
+from genagentd.agent.class_names import full_name_of, kind_of
 from genagentd.agent.loading import load_agent, load_backend
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.signatures import misfit
@@ -77,7 +78,7 @@ def _unusable_callback(agent: AnyAgent) -> StartError | None:
     try:
         problem = misfit(agent)
     except BaseException as error:  # noqa: BLE001  # attributes may be code of theirs
-        return _raised(f"{type(agent).__module__}.{type(agent).__qualname__}", error)
+        return _raised(full_name_of(agent), error)
     return None if problem is None else StartError(kind="init_failed", message=problem)
 
 
@@ -90,13 +91,12 @@ def _unusable_function(agent: AnyAgent) -> StartError | None:
     try:
         Registry(agent)
     except ValueError as error:
-        name = f"{type(agent).__module__}.{type(agent).__qualname__}"
-        return StartError(kind="init_failed", message=f"{name}.{error}")
+        return StartError(kind="init_failed", message=f"{full_name_of(agent)}.{error}")
     return None
 
 
 async def _init_agent(agent: AnyAgent, options: FrozenDict) -> tuple[FrozenDict, Any] | StartError:
-    name = f"{type(agent).__module__}.{type(agent).__qualname__}.init_agent"
+    name = f"{full_name_of(agent)}.init_agent"
     try:
         answer = await settled(agent.init_agent(options))
     except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
@@ -130,7 +130,7 @@ def _checked(
         log.raised("init.failed", error, callback="copy_state")
         return StartError(
             kind="state_not_copyable",
-            message=f"copy_state of a {type(answer.state).__name__} raised {log.class_of(error)}; "
+            message=f"copy_state of a {kind_of(answer.state)} raised {log.class_of(error)}; "
             "a turn works on a copy of the state: define copy_state, or keep what cannot be "
             "copied outside the state",
             detail=log.class_of(error),
@@ -146,7 +146,7 @@ async def _session(
             kind="unsupported_resume",
             message=f"the backend {start.backend} cannot resume a session; start without one",
         )
-    name = f"{type(backend).__module__}.{type(backend).__qualname__}"
+    name = full_name_of(backend)
     callback = "start_session" if start.session is None else "resume_session"
     try:
         answer = await settled(_ask_for_session(backend, options, start.session))
@@ -185,4 +185,4 @@ def _raised(name: str, error: BaseException) -> StartError:
 
 
 def _no_answer(kind: Any, name: str, answer: object, wanted: str) -> StartError:
-    return StartError(kind=kind, message=f"{name} returned {type(answer).__name__}, not {wanted}")
+    return StartError(kind=kind, message=f"{name} returned {kind_of(answer)}, not {wanted}")

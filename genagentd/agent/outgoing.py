@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from genagent_protocol import codec, schema
-from genagent_protocol.answers import Refused
+from genagent_protocol.answers import PollCompleted, PollFailed, Refused
 from genagent_protocol.envelopes import Completion, Credit, EventMessage, Gap, Reply, Telemetry
 from genagent_protocol.errors import LocalWireError
-from genagent_protocol.events import Event, Failed
+from genagent_protocol.events import Completed, Event, Failed
 from genagent_protocol.header import DAEMON, DeliveryClass, Header, encode_header
 from genagent_protocol.plain import EMPTY, FrozenDict, Plain
 from genagent_protocol.reasons import TaskCrashed
@@ -282,12 +282,23 @@ def _encoded(envelope: object) -> bytes:
         return codec.encode(envelope)
     except LocalWireError as error:
         match envelope:
-            case Reply(call=call):
-                return codec.encode(Reply(call=call, answer=Refused(_unsaid(error))))
+            case Reply(call=call, answer=answer):
+                return codec.encode(Reply(call=call, answer=_instead(answer, _unsaid(error))))
             case Completion(agent=agent, ref=ref):
                 failed = Failed(_unsaid(error))
                 return codec.encode(Completion(agent=agent, ref=ref, outcome=failed))
         raise
+
+
+def _instead(answer: object, why: TaskCrashed) -> Refused | Failed | PollFailed:
+    """Return what is told in place of *answer*: what was accepted was not refused."""
+    match answer:
+        case Completed() | Failed():
+            return Failed(why)
+        case PollCompleted() | PollFailed():
+            return PollFailed(why)
+        case _:
+            return Refused(why)
 
 
 def _unsaid(error: LocalWireError) -> TaskCrashed:

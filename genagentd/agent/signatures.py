@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from genagentd.agent import functions
 from genagentd.agent.behaviour import Agent, AnyAgent
+from genagentd.agent.class_names import full_name_of
 
 #: What each callback gets, in this order and without names.
 ARGUMENTS = {
@@ -44,7 +45,7 @@ def misfit(agent: AnyAgent) -> str | None:
         try:
             signature.bind(*arguments)
         except TypeError:
-            where = f"{type(agent).__module__}.{type(agent).__qualname__}.{name}"
+            where = f"{full_name_of(agent)}.{name}"
             takes = ", ".join(signature.parameters)
             return (
                 f"{where} cannot be called with ({', '.join(arguments)}): "

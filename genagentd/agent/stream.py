@@ -24,6 +24,7 @@ from genagent_protocol.turns.capture import Capture
 from genagentd.agent import log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import overrides, plain, settled
+from genagentd.agent.class_names import module_of
 from genagentd.agent.sessions import called_plainly
 
 #: After so many events the turn's own loop gets a moment, whatever kind of stream they are of.
@@ -87,12 +88,11 @@ async def perform(work: Work) -> Ended:
         try:
             state = work.agent.copy_state(work.state)
         except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
-            module = type(work.agent).__module__
             log.raised(
                 "callback.failed",
                 error,
                 agent=work.offer.agent,
-                module=module,
+                module=module_of(work.agent),
                 callback="copy_state",
             )
             return _not_begun(work, events.Failed(Reason("state_not_copyable")))

@@ -262,7 +262,8 @@ class Turns:
         self, flight: Flight, error: BaseException
     ) -> inputs.TurnStopped | inputs.TurnCrashed:
         order = flight.order
-        if flight.stopped and isinstance(error, asyncio.CancelledError):
+        # By its type: `isinstance` asks the exception itself as well, and that is code of others.
+        if flight.stopped and issubclass(type(error), asyncio.CancelledError):
             return inputs.TurnStopped(order.turn)
         log.raised("turn.crashed", error, agent=self._callbacks.name, ref=order.ref)
         return inputs.TurnCrashed(order.turn, log.class_of(error), _message_of(error))

@@ -243,15 +243,20 @@ def test_what_somebody_waits_for_is_told_even_if_it_cannot_be_sent() -> None:
     wire, ref = Wire(), mint()
     said = outgoing(wire)
     huge = BackendFailed("x" * (MAX_FRAME_BYTES + 1))
+    said.say(CLIENT.text, Reply(call=3, answer=Refused(huge)))
     said.say(CLIENT.text, Reply(call=4, answer=PollFailed(huge)))
+    said.say(CLIENT.text, Reply(call=5, answer=Failed(huge)))
     said.say(CLIENT.text, Completion(agent="a", ref=ref, outcome=Failed(huge)))
     said.flush()
 
-    reply, completion = wire.envelopes
-    assert isinstance(reply.answer, Refused)
+    refusal, poll, ask, completion = wire.envelopes
+    # What was accepted and has failed is not refused.
+    assert isinstance(refusal.answer, Refused)
+    assert isinstance(poll.answer, PollFailed)
+    assert isinstance(ask.answer, Failed)
     assert isinstance(completion.outcome, Failed)
-    assert "over the frame limit" in str(reply.answer.reason)
-    assert "over the frame limit" in str(completion.outcome.reason)
+    for told in (refusal.answer, poll.answer, ask.answer, completion.outcome):
+        assert "over the frame limit" in str(told.reason)
     with pytest.raises(LocalWireError):
         said.say(CLIENT.text, Admission(agent="a", ref=ref, refused=huge))
 
