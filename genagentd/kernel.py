@@ -156,16 +156,22 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def signal_pidfd(pidfd: int, number: signal.Signals) -> bool:
-    """Send *number* to exactly that process; False if it is gone."""
+    """Send *number* to exactly that process; False if that cannot be: nothing was sent.
+
+    It is gone, or it runs as somebody else (what `sudo` started) and is beyond us.
+    """
     try:
         signal.pidfd_send_signal(pidfd, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         return False
     return True
 
 
 def kill_exactly(pid: int, ticks: int | None = None) -> bool:
-    """SIGKILL *pid* through a pidfd, if it still is the process that started at *ticks*."""
+    """SIGKILL *pid* through a pidfd, if it still is the process that started at *ticks*.
+
+    False if nothing was sent; one that is dead and not reaped takes it like one that lives.
+    """
     pidfd = open_pidfd(pid)
     if pidfd is None:
         return False
@@ -175,6 +181,14 @@ def kill_exactly(pid: int, ticks: int | None = None) -> bool:
         return signal_pidfd(pidfd, signal.SIGKILL)
     finally:
         os.close(pidfd)
+
+
+def user_of(pid: int) -> int | None:
+    """Return the user that *pid* runs as, or None if there is no such process."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def open_descriptors() -> int:

@@ -160,7 +160,7 @@ class ChildProcess:
             return
         # Once its parent is dead, a process in a session of its own is in nobody's tree.
         tree.update((pid, kernel.started_ticks(pid)) for pid in kernel.descendants(self.pid))
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             send(self.pid, number)
         with contextlib.suppress(TimeoutError):
             async with timeout(self._grace_ms / 1000):

@@ -12,6 +12,7 @@ import errno
 from collections.abc import Mapping, Sequence
 
 from genagent_backends.timeouts import timeout
+from genagentd import kernel
 from genagentd.agent import log
 from genagentd.agent.child import GRACE_MS, ChildProcess
 from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless
@@ -76,9 +77,12 @@ class Processes:
 
     async def end_turn(self) -> None:
         """End whatever the turn began and did not end itself."""
-        ended = await self._sweep().end()
+        sweep = self._sweep()
+        ended = await sweep.end()
         if ended:
             log.line("turn.processes_ended", count=ended)
+        for pid, _ in sweep.immune:
+            log.line("turn.process_immune", pid=pid, uid=kernel.user_of(pid))
         await self._close(self._of_turn)
 
     def kill_turn(self) -> None:

@@ -93,11 +93,14 @@ class Sweep:
         self._spared = spared
         self._roots = roots
         self._reaps_itself = reaps_itself
+        #: What lives and may not be signalled.
+        self.immune: set[Identity] = set()
 
     async def end(self) -> int:
         """End everything that is not spared; return how many processes there were.
 
-        What cannot be killed (a process stuck in the kernel) is given up in the end.
+        What cannot be killed is given up: a process stuck in the kernel in the end, one
+        that runs as another user at once. `immune` names the latter.
         """
         if childless():
             return 0
@@ -106,12 +109,12 @@ class Sweep:
             await signalled(found, signal.SIGTERM, self._polite_ms)
         ended = set(found)
         for _ in range(ROUNDS):
-            left = self.left()
+            left = [found for found in self.left() if found not in self.immune]
             if not left:
                 break
             ended.update(left)
-            await signalled(left, signal.SIGKILL, ROUND_MS)
-        return len(ended)
+            self.immune |= await signalled(left, signal.SIGKILL, ROUND_MS)
+        return len(ended - self.immune)
 
     def kill(self) -> None:
         """Kill everything that is not spared, now, and wait for nothing."""
@@ -130,19 +133,28 @@ class Sweep:
         return living
 
 
-async def signalled(found: Iterable[Identity], number: signal.Signals, within_ms: int) -> None:
-    """Signal each of *found*, and return when all of them are dead, or after *within_ms*."""
-    held = [pidfd for pid, ticks in found if (pidfd := _hold(pid, ticks)) is not None]
+async def signalled(
+    found: Iterable[Identity], number: signal.Signals, within_ms: int
+) -> set[Identity]:
+    """Signal each of *found*, and return when all of them are dead, or after *within_ms*.
+
+    Those that may not be signalled are returned, and not waited for.
+    """
+    held = {one: pidfd for one in found if (pidfd := _hold(*one)) is not None}
+    immune = set()
     try:
-        for pidfd in held:
-            kernel.signal_pidfd(pidfd, number)
+        for one, pidfd in held.items():
+            if not kernel.signal_pidfd(pidfd, number) and kernel.is_alive(*one):
+                immune.add(one)
         with contextlib.suppress(TimeoutError):
             async with timeout(within_ms / 1000):
-                for pidfd in held:
-                    await readable(pidfd)
+                for one, pidfd in held.items():
+                    if one not in immune:
+                        await readable(pidfd)
     finally:
-        for pidfd in held:
+        for pidfd in held.values():
             os.close(pidfd)
+    return immune
 
 
 def _hold(pid: int, ticks: int) -> int | None:

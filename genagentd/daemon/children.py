@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Collection
 
 from genagentd import kernel
+from genagentd.daemon.report import warn
 
 
 class BirthPipe:
@@ -112,12 +113,17 @@ class Orphans:
 
     Such a child was left behind by a dead agent. Killing one may hand us its
     children, so each reaping looks again; it ends when none is left.
+
+    One that runs as another user cannot be killed. It is named in the log once, tried
+    again at each sweep, reaped when it ends, and waited for by nobody.
     """
 
     def __init__(self, known: Callable[[], Collection[int]], owns: Callable[[int], bool]) -> None:
         self._known = known
         self._owns = owns
         self._dying: dict[int, int] = {}
+        #: Those that may not be signalled.
+        self._immune: dict[int, int] = {}
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._settled = asyncio.Event()
@@ -136,7 +142,9 @@ class Orphans:
         # Asked after: what was announced meanwhile is known, what is being born is owned.
         known = self._known()
         for pid in children:
-            if pid not in known and pid not in self._dying and not self._owns(pid):
+            if pid in self._immune:
+                self._try_again(pid)
+            elif pid not in known and pid not in self._dying and not self._owns(pid):
                 self._end(pid)
         if not self._dying:
             self._settled.set()
@@ -146,12 +154,29 @@ class Orphans:
         if pidfd is None:
             return
         self.ended += 1
-        self._dying[pid] = pidfd
-        kernel.signal_pidfd(pidfd, signal.SIGKILL)
         self._loop.add_reader(pidfd, self._reap, pid)
+        if kernel.signal_pidfd(pidfd, signal.SIGKILL):
+            self._dying[pid] = pidfd
+            return
+        self._immune[pid] = pidfd
+        if kernel.is_alive(pid, kernel.started_ticks(pid)):
+            warn("orphan.immune", pid=pid, uid=kernel.user_of(pid))
+        self._end_below(pid)
+
+    def _try_again(self, pid: int) -> None:
+        """It may have become one of ours; what lives below it may be ours anyhow."""
+        if kernel.signal_pidfd(self._immune[pid], signal.SIGKILL):
+            self._dying[pid] = self._immune.pop(pid)
+        else:
+            self._end_below(pid)
+
+    def _end_below(self, pid: int) -> None:
+        # As long as it lives, nothing below it becomes our child.
+        for below in kernel.descendants(pid):
+            kernel.kill_exactly(below)
 
     def _reap(self, pid: int) -> None:
-        pidfd = self._dying.pop(pid)
+        pidfd = (self._dying if pid in self._dying else self._immune).pop(pid)
         self._loop.remove_reader(pidfd)
         try:
             os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
@@ -164,13 +189,14 @@ class Orphans:
     async def settled(self, within_s: float) -> list[int]:
         """Sweep until nothing is left; return what was killed and did not die in time.
 
-        A process that hangs in the kernel cannot be killed until it comes out of there.
+        A process that hangs in the kernel cannot be killed until it comes out of there; one
+        of another user cannot be killed at all, and is not waited for.
         """
         self._settled.clear()
         self.sweep_soon()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), within_s)
-        return list(self._dying)
+        return [*self._dying, *self._immune]
 
 
 def enlarge(fd: int, size_bytes: int) -> None:

@@ -12,6 +12,7 @@ control group does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from types import FrameType
@@ -89,14 +90,34 @@ def _wait_for(daemon: int) -> int:
 
 
 def end_descendants() -> None:
-    """Kill and reap every descendant of this process until none is left.
+    """Kill and reap every descendant of this process until none is left that can be killed.
 
     A dying process hands its children to us, so one round after the other finds them.
+    Whoever runs as another user is left, and named on standard error.
     """
-    while below := list(kernel.descendants(os.getpid())):
-        for pid in below:
-            kernel.kill_exactly(pid)
-        for pid in kernel.children(os.getpid()):
-            # One that came to us since the look above lives: waiting for it would never end.
-            kernel.kill_exactly(pid)
-            os.waitpid(pid, 0)
+    while _one_round():
+        pass
+    for pid in kernel.descendants(os.getpid()):
+        if not kernel.kill_exactly(pid):
+            _name_left(pid)
+
+
+def _one_round() -> bool:
+    """Kill every descendant and reap our own; False if there was nothing to reap."""
+    for pid in kernel.descendants(os.getpid()):
+        kernel.kill_exactly(pid)
+    reaped = False
+    for pid in kernel.children(os.getpid()):
+        # One that came to us since the look above lives, and waiting for one that cannot be
+        # killed would never end; but that may be dead by itself.
+        killed = kernel.kill_exactly(pid)
+        reaped |= os.waitpid(pid, 0 if killed else os.WNOHANG)[0] != 0
+    return reaped
+
+
+def _name_left(pid: int) -> None:
+    user = kernel.user_of(pid)
+    if user is not None:
+        line = f'{{"pid": {pid}, "uid": {user}, "event": "orphan.immune", "level": "warning"}}\n'
+        with contextlib.suppress(OSError):
+            os.write(2, line.encode())

@@ -24,6 +24,7 @@ from genagentd.agent.sweep import Sweep, below, childless
 from genagentd.agent.turn_loop import TurnLoop
 from genagentd.channels import end_context
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
+from support.immune import refused
 
 pytestmark = pytest.mark.process
 
@@ -432,3 +433,22 @@ async def test_a_turn_ends_even_if_what_it_began_cannot_be_looked_at(
         assert await agent.answered("go on") == "done"
 
     assert "turn.sweep_failed agent=anna error=OSError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("immune", [{0}, {1}, {0, 1}])
+async def test_a_sweep_goes_on_past_what_it_may_not_signal(immune: set[int]) -> None:
+    """What `sudo` left is named and left, and everything else ends as ever."""
+    both = [subprocess.Popen(["sleep", "3600"], start_new_session=True) for _ in range(2)]
+    stuck = {both[index].pid for index in immune}
+    mine = below() - {(one.pid, kernel.started_ticks(one.pid)) for one in both}
+    sweep = Sweep(mine, frozenset(), lambda _pid: False)
+    try:
+        with refused(lambda pid: pid in stuck):
+            assert await sweep.end() == 2 - len(immune)
+            assert {pid for pid, _ in sweep.immune} == stuck
+            assert {*alive([one.pid for one in both])} == stuck
+        assert await Sweep(mine, frozenset(), lambda _pid: False).end() == len(immune)
+    finally:
+        for one in both:
+            one.kill()
+            one.wait()

@@ -1,13 +1,18 @@
-"""What a newborn's pipe says reaches the daemon in an order that it can use."""
+"""What a newborn's pipe says comes in an order that is of use, and orphans end who can."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import signal
+import subprocess
 
 import pytest
 
-from genagentd.daemon.children import BirthPipe
+from genagentd import kernel
+from genagentd.daemon.children import BirthPipe, Orphans
+from support.immune import refused
 
 _AGENT_SAYS = (b"pid 7\n", b"ready\n")
 _HELPER_SAYS = b"pid 7\n"
@@ -30,3 +35,56 @@ async def test_the_pid_is_told_once_and_before_ready(place: int, cuts: tuple[int
     pipe.read()
 
     assert told == [7, "ready", "end"]
+
+
+# --- what is nobody's
+
+
+def _asleep() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "3600"], start_new_session=True)
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+async def test_a_process_of_another_user_holds_up_nothing() -> None:
+    """What `sudo` left can only be waited for, and nobody does; it is reaped when it ends."""
+    ours, foreign = _asleep(), _asleep()
+    mine = {*kernel.children(os.getpid())} - {ours.pid, foreign.pid}
+    orphans = Orphans(lambda: mine, lambda _pid: False)
+    with refused(lambda pid: pid == foreign.pid):
+        orphans.sweep()
+        left = await orphans.settled(30)
+        orphans.sweep()
+
+        assert left == [foreign.pid]
+        assert ours.pid not in kernel.children(os.getpid())
+        assert kernel.is_alive(foreign.pid, kernel.started_ticks(foreign.pid))
+
+    os.kill(foreign.pid, signal.SIGTERM)
+    until_reaped = asyncio.get_running_loop().time() + 30
+    while foreign.pid in kernel.children(os.getpid()):
+        assert asyncio.get_running_loop().time() < until_reaped
+        await asyncio.sleep(0)
+    assert await orphans.settled(30) == []
+    ours.returncode = foreign.returncode = 0
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("immune", [set(), {0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}])
+async def test_whoever_cannot_be_killed_the_others_are(immune: set[int]) -> None:
+    """Whatever part of the orphans refuses, and also when that changes later."""
+    all_three = [_asleep() for _ in range(3)]
+    pids = [process.pid for process in all_three]
+    stuck = {pids[index] for index in immune}
+    mine = {*kernel.children(os.getpid())} - {*pids}
+    orphans = Orphans(lambda: mine, lambda _pid: False)
+
+    with refused(lambda pid: pid in stuck):
+        assert set(await orphans.settled(30)) == stuck
+        assert {*kernel.children(os.getpid())} & {*pids} == stuck
+
+    assert await orphans.settled(30) == []
+    assert not {*kernel.children(os.getpid())} & {*pids}
+    for process in all_three:
+        process.returncode = 0

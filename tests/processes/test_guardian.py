@@ -100,3 +100,43 @@ def test_an_unrelated_process_of_the_same_name_is_untouched(tmp_path: Path) -> N
     finally:
         stranger.kill()
         stranger.wait()
+
+
+#: Plays the guardian of a daemon that is dead, above tools of which some cannot be signalled.
+_LEFT = """
+import os, subprocess, sys
+from genagentd import kernel
+from genagentd.daemon.guardian import end_descendants
+from support.immune import refused
+kernel.adopt_orphans()
+shell = "sleep 1000 & echo $!; wait; exec sleep 1000"
+foreign = subprocess.Popen(
+    ["sh", "-c", shell], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+)
+below = int(foreign.stdout.readline())
+ours = subprocess.Popen(["sleep", "1000"], stderr=subprocess.DEVNULL, start_new_session=True)
+with refused(lambda pid: pid == foreign.pid):
+    end_descendants()
+print(foreign.pid, below, ours.pid, flush=True)
+"""
+
+
+def test_what_cannot_be_killed_keeps_the_guardian_from_nothing() -> None:
+    """What `sudo` left is named and left; everything else ends, also what lives below it."""
+    tests = str(Path(__file__).parents[1])
+    search = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", _LEFT],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {"PYTHONPATH": search},
+        check=False,
+    )
+    foreign, below, ours = map(int, done.stdout.split())
+    try:
+        assert done.returncode == 0, done.stderr
+        assert (_runs(below), _runs(ours)) == (False, False)
+        assert f'"pid": {foreign}, "uid": {os.getuid()}' in done.stderr
+    finally:
+        kernel.kill_exactly(foreign)
