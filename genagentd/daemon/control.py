@@ -20,6 +20,7 @@ from genagent_protocol.supervision.table import Child, child_of, handle_of, wher
 from genagent_protocol.supervision.terms import Terms
 from genagentd import deadlines, kernel
 from genagentd.config import Config
+from genagentd.daemon import brief
 from genagentd.daemon.lives import Life, now_ms
 from genagentd.daemon.owners import Owners
 from genagentd.daemon.report import report
@@ -312,8 +313,8 @@ class Daemon:
             group=child.terms.group,
             age_ms=0 if life is None else now_ms() - life.began_ms,
             restarts=len(child.restarts),
-            reason=child.reason,
-            error=child.error,
+            reason=brief.in_a_row(child.reason),
+            error=brief.error_in_a_row(child.error),
             unresponsive_since_ms=self._silence_ms(life),
             log=None if life is None or life.log_path is None else str(life.log_path),
         )

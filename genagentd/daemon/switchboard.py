@@ -38,6 +38,7 @@ from genagent_protocol.refs import (
     RequestRef,
 )
 from genagentd.channels import Connection, Listener, Message
+from genagentd.daemon import brief
 from genagentd.outbox import Capacity, Intake, Missing, Outbox, Parcel
 
 MIB = 1024 * 1024
@@ -388,7 +389,7 @@ class Switchboard:
 
 def _of_daemon(to: Sender, envelope: object) -> Parcel:
     """Return an envelope of the daemon's own, as a message."""
-    body = codec.encode(envelope)
+    body = brief.encoded(envelope)
     return Parcel(Header(schema.tag_of(type(envelope)), to.text, DAEMON, size=len(body)), body)
 
 
