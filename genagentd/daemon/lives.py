@@ -7,6 +7,7 @@ drained. It decides nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -111,6 +112,10 @@ class Life:
             self._not_born(StartError(kind="bad_directory", message=str(error)))
         except OSError as error:
             self._not_born(_exhausted(f"no process could be started: {error}"))
+        except Exception as error:
+            # A bug of ours; the start is answered all the same, and the task's end logs it.
+            self._not_born(_exhausted(f"no process could be started: {error!r}"))
+            raise
         else:
             self._launched()
         finally:
@@ -284,19 +289,20 @@ class Life:
         if self._disposed:
             return
         self._disposed = True
-        self._around.allowance.settled(self.incarnation)
-        if self._pipe is not None:
-            self._pipe.close()
-        if self._port is not None:
-            self._around.switchboard.close_port(self._port)
-            # One that never shook hands was never opened as a port.
-            if self._port.connection is not None:
-                self._port.connection.close()
-        if self._log is not None:
-            self._log.close()
-        for path in self._sockets:
-            if os.path.lexists(path):
-                os.unlink(path)
+        # Each of them is done, whatever another one raises; the last one that is put here first.
+        with contextlib.ExitStack() as left:
+            for path in self._sockets:
+                left.callback(_remove, path)
+            if self._log is not None:
+                left.callback(self._log.close)
+            if self._port is not None:
+                # One that never shook hands was never opened as a port.
+                if self._port.connection is not None:
+                    left.callback(self._port.connection.close)
+                left.callback(self._around.switchboard.close_port, self._port)
+            if self._pipe is not None:
+                left.callback(self._pipe.close)
+            left.callback(self._around.allowance.settled, self.incarnation)
 
 
 class Refusal(Exception):
@@ -305,6 +311,12 @@ class Refusal(Exception):
     def __init__(self, error: StartError) -> None:
         self.error = error
         super().__init__(str(error))
+
+
+def _remove(path: str) -> None:
+    # A file that cannot be removed is no reason to keep an agent's end from being told.
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _exhausted(message: str) -> StartError:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from genagent_protocol import answers, codec, envelopes
+from genagent_protocol import answers, envelopes
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
@@ -21,6 +22,7 @@ from genagent_protocol.supervision.rules import advance
 from genagent_protocol.supervision.table import Table, child_of, empty
 from genagentd import deadlines
 from genagentd.config import Config
+from genagentd.daemon import brief
 from genagentd.daemon.allowance import Allowance
 from genagentd.daemon.children import Orphans
 from genagentd.daemon.lives import Life, Surroundings
@@ -87,10 +89,24 @@ class Shell:
                 step = advance(self.table, self._pending.popleft())
                 self.table = step.table
                 for effect in step.effects:
-                    self._perform(effect)
+                    self._perform_alone(effect)
         finally:
             self._advancing = False
         self.on_change()
+
+    def _perform_alone(self, effect: effects.Effect) -> None:
+        """Perform *effect*, whose failure must not take the rest of its step with it.
+
+        The table has gone on already: what is not performed now never is.
+        """
+        try:
+            self._perform(effect)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it concerns this effect alone
+            warn(
+                "internal.error",
+                effect=type(effect).__name__,
+                traceback="".join(traceback.format_exception(error)),
+            )
 
     def _perform(self, effect: effects.Effect) -> None:
         match effect:
@@ -169,9 +185,11 @@ class Shell:
 
     def _dispose(self, incarnation: Incarnation) -> None:
         life = self.lives.pop(incarnation)
-        self._account(life)
-        life.dispose()
-        self.feed(inputs.ClientGone(-incarnation.number))
+        try:
+            self._account(life)
+            life.dispose()
+        finally:
+            self.feed(inputs.ClientGone(-incarnation.number))
 
     def _account(self, life: Life) -> None:
         """Name the requests that got no outcome because it ended."""
@@ -199,7 +217,7 @@ class Shell:
         if self._board.telemetry_watched:
             agent = metadata.get("agent")
             record = envelopes.Telemetry(event=event, agent=agent, metadata=metadata)
-            self._board.broadcast_telemetry(codec.encode(record))
+            self._board.broadcast_telemetry(brief.encoded(record))
 
     async def close(self) -> None:
         """End the helper and reap what is left; call it when `finished` is set."""

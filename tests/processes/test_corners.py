@@ -253,3 +253,31 @@ def _left_by(*entered: contextlib.AbstractContextManager[object]) -> int:
         traceback.print_exc()
         return 1
     return 0
+
+
+def test_a_name_of_any_depth_starts_also_while_somebody_watches(client: Client) -> None:
+    """A record about it holds the name one level deeper than the start did."""
+    name: object = "x"
+    for _ in range(63):
+        name = [name]
+    with client.telemetry():
+        handle = client.start_agent(None, name=name, backend="echo", start_timeout_ms=60_000)
+
+        assert client.stop(name).text == "shutdown"
+    assert handle.name != "x"
+
+
+def test_a_socket_that_cannot_be_removed_holds_back_no_stop(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """Somebody put something else in its place, or took our right to remove it."""
+    handle = fleet.start(client, "a")
+    client.at(handle).monitor()
+    (path,) = daemon.places.agents.iterdir()
+    path.unlink()
+    (path / "below").mkdir(parents=True)
+
+    assert client.stop("a").text == "shutdown"
+    assert fleet.down(client, handle).reason.text == "shutdown"
+    assert client.list() == ()
+    shutil.rmtree(path)

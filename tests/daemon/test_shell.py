@@ -1,0 +1,141 @@
+"""What the machine orders is performed, whatever becomes of any other order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.refs import BootId, Incarnation
+from genagentd.config import Config
+from genagentd.daemon import shell as shells
+from genagentd.daemon.allowance import Allowance
+from genagentd.daemon.lives import Life, Surroundings
+from genagentd.daemon.shell import Shell
+from genagentd.paths import Places
+
+INCARNATION = Incarnation(BootId("0123456789abcdef"), 1)
+
+
+class Performing(Shell):
+    """A shell without a daemon, which notes what it performs and fails where it is told to."""
+
+    def __init__(self, failing: set[int]) -> None:
+        self.table: Any = None
+        self.on_change = lambda: None
+        self._pending = deque()
+        self._advancing = False
+        self._failing = failing
+        self.performed: list[Any] = []
+
+    def _perform(self, effect: Any) -> None:
+        self.performed.append(effect)
+        if effect in self._failing:
+            raise RuntimeError("this one cannot be performed")
+
+
+@pytest.fixture
+def numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs are lists of numbers, and each is a step with these as its effects."""
+    monkeypatch.setattr(
+        shells, "advance", lambda table, fact: SimpleNamespace(table=table, effects=fact)
+    )
+    monkeypatch.setattr(shells, "warn", lambda *_said, **_facts: None)
+
+
+@pytest.mark.usefixtures("numbered")
+@pytest.mark.parametrize("failing", range(4))
+def test_an_effect_that_fails_takes_no_other_with_it(failing: int) -> None:
+    """The table has gone on: what is left out now would never be done."""
+    shell = Performing({failing})
+
+    shell.feed([0, 1, 2, 3])  # type: ignore[arg-type]  # stands for an input
+    shell.feed([4])  # type: ignore[arg-type]  # stands for an input
+
+    assert shell.performed == [0, 1, 2, 3, 4]
+
+
+@given(
+    steps=st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=5),
+    failing=st.sets(st.integers(0, 9)),
+)
+def test_whatever_fails_everything_is_performed_once_and_in_order(
+    steps: list[list[int]], failing: set[int]
+) -> None:
+    """Whichever effects fail, of whichever steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            shells, "advance", lambda table, fact: SimpleNamespace(table=table, effects=fact)
+        )
+        patch.setattr(shells, "warn", lambda *_said, **_facts: None)
+        shell = Performing(failing)
+        for step in steps:
+            shell.feed(step)  # type: ignore[arg-type]  # stands for an input
+
+    assert shell.performed == [number for step in steps for number in step]
+
+
+# --- an end
+
+
+@pytest.mark.parametrize("broken", range(5))
+async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_path: Path) -> None:
+    """A descriptor that stays open, or a name that stays taken, would be lost for good."""
+    done: list[int] = []
+
+    def part(number: int) -> Any:
+        def do(*_: object) -> None:
+            done.append(number)
+            if number == broken:
+                raise RuntimeError("this part cannot be done")
+
+        return do
+
+    board: Any = SimpleNamespace(close_port=part(0))
+    start: Any = SimpleNamespace(name="x")
+    places = Places(tmp_path, tmp_path)
+    nobody: Any = None
+    around = Surroundings(places, Config(), nobody, board, lambda _fact: None, Allowance())
+    life: Any = Life(INCARNATION, start, around)
+    life._pipe = SimpleNamespace(close=part(1))
+    life._port = SimpleNamespace(connection=SimpleNamespace(close=part(2)))
+    life._log = SimpleNamespace(close=part(3))
+    kept = tmp_path / "kept"
+    (kept / "below").mkdir(parents=True)
+    gone = tmp_path / "gone"
+    gone.touch()
+    life._sockets = [str(kept), str(gone), str(tmp_path / "never there")]
+
+    if broken < 4:
+        with pytest.raises(RuntimeError):
+            life.dispose()
+    else:
+        life.dispose()
+
+    assert sorted(done) == [0, 1, 2, 3]
+    assert not gone.exists()
+    await asyncio.sleep(0)
+
+
+# --- telemetry
+
+
+async def test_a_name_of_any_depth_is_told_to_who_watches() -> None:
+    """A start must not hang because of a record about it."""
+    name: Any = "x"
+    for _ in range(63):
+        name = (name,)
+    said: list[bytes] = []
+    shell = Performing(set())
+    shell._board = SimpleNamespace(telemetry_watched=True, broadcast_telemetry=said.append)  # type: ignore[assignment]  # a watcher
+
+    shell.emit("agent.starting", FrozenDict(agent=name, attempt=1))
+
+    assert len(said) == 1
