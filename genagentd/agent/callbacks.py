@@ -150,7 +150,7 @@ class Callbacks:
     def _judged_session(
         self, callback: effects.CheckpointSession | effects.ResetSession, answer: Any
     ) -> decisions.Decision:
-        if isinstance(answer, behaviour.Failed):
+        if not _is_session(answer):
             reset = isinstance(callback, effects.ResetSession)
             return decisions.Declined(plain(answer.reason)) if reset else decisions.Invalid()
         self.retained.session = answer
@@ -208,12 +208,20 @@ class Callbacks:
 
     async def reapply(self, session: Session, session_id: str) -> Session:
         """Return a turn's *session* with the acknowledged id in it, or as it is if that fails."""
-        assert isinstance(self.backend, Checkpoints)
+        backend = self.backend
+        assert isinstance(backend, Checkpoints)
         try:
-            return await settled(self.backend.checkpoint_session(session, session_id))
+            answer = await settled(
+                called_plainly(lambda: backend.checkpoint_session(session, session_id))
+            )
+            forked.leave()
+            if _is_session(answer):
+                return answer
+            self._misfit("checkpoint_session", answer)
         except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
+            forked.leave(error)
             self.failed("checkpoint_session", error)
-            return session
+        return session
 
     def shown(self) -> Plain:
         """Return what outsiders may see of the state: `show_state`'s answer if it can be sent."""
@@ -225,6 +233,11 @@ class Callbacks:
             self.failed("show_state", error)
             return kind_of(state)
         return shown if fits else kind_of(state)
+
+
+def _is_session(answer: object) -> bool:
+    """Whether a backend returned a session: it may be anything but a `Failed`."""
+    return not isinstance(answer, behaviour.Failed)
 
 
 def _returned(answer: object) -> str:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from genagent_backends.base import Failed as BackendFailed
 from genagent_backends.base import Streaming
 from genagent_protocol import envelopes, requests
 from genagent_protocol.answers import AgentAnswer, InterruptAnswer, Ok
@@ -235,6 +236,19 @@ async def test_a_refused_checkpoint_fails_the_turn_in_spite_of_its_result() -> N
         assert outcome == Failed(CONFLICTING_SESSION_ID)
 
 
+@pytest.mark.parametrize("how", ["Failed", "raise"])
+async def test_what_is_no_session_is_not_kept_when_a_checkpoint_is_applied_again(
+    how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the turn and after it one rule says what a session is; the turn's own is kept as it is."""
+    async with living(backend=f"{__name__}:Forgetful") as agent:
+        assert await agent.answered(how) == "first"
+        assert await agent.answered(how) == "turned"
+
+    told = "ValueError" if how == "raise" else "invalid_return"
+    assert f"callback=checkpoint_session error={told}" in capsys.readouterr().err
+
+
 class _GivenUp(concurrent.futures.Future[AgentAnswer]):
     """An answer whose waiter gives up, in another thread, right before one of our steps."""
 
@@ -377,6 +391,33 @@ class Odd:
             yield event("result")
 
         return Streaming(events(), session)
+
+
+class Forgetful(Odd):
+    """Takes each checkpoint once and not again; the prompt says how it declines."""
+
+    def start_session(self, _options: FrozenDict) -> str:
+        return "first"
+
+    def prompt(self, session: str, prompt: str, turn: Any) -> Streaming:
+        self.how = prompt
+
+        async def events() -> Any:
+            assert await turn.checkpoint("s-1") is None
+            yield event("result", text=session)
+
+        return Streaming(events(), "turned")
+
+    def checkpoint_session(self, session: str, session_id: str) -> Any:
+        fresh, self.applied = session_id != self.applied, session_id
+        if fresh:
+            return session
+        self.applied = ""
+        if self.how == "raise":
+            raise ValueError
+        return BackendFailed("not again")
+
+    applied = ""
 
 
 async def _cancelling() -> int:
