@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from genagent_protocol.errors import UsageError
-from genagent_protocol.plain import NotPlain, freeze
+from genagent_protocol.plain import NotPlain, freeze, printable
 from genagent_protocol.refs import (
     Address,
     AgentHandle,
@@ -104,8 +104,10 @@ def handle(value: object) -> AgentHandle:
     return value
 
 
-def captured(value: object, place: str) -> AgentHandle:
+def captured(value: object, place: str, here: str = "this client is connected to") -> AgentHandle:
     """Return *value*, a handle of an agent of this *place*.
+
+    *here* is what the message says of that place.
 
     Raises:
         UsageError: it is no handle, or a handle of another host or runtime directory.
@@ -113,8 +115,8 @@ def captured(value: object, place: str) -> AgentHandle:
     found = handle(value)
     if found.place != place:
         raise UsageError(
-            f"the handle is not local: its agent lives at {found.place}, "
-            f"and this client is connected to {place}"
+            f"the handle is not local: its agent lives at {printable(found.place)}, "
+            f"and {here} {place}"
         )
     return found
 

@@ -223,7 +223,7 @@ def _context(
         started_ticks=kernel.started_ticks(pid),
         place=hello.place,
     )
-    peers = Peers(handle.name, handle.incarnation, outgoing.say, calls, refs)
+    peers = Peers(handle, outgoing.say, calls, refs)
     return Context(handle, peers, sessions)
 
 

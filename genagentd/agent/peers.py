@@ -23,7 +23,7 @@ from genagent_protocol.errors import StartFailed, TurnFailed, UsageError
 from genagent_protocol.events import Completed, Failed, Response
 from genagent_protocol.plain import Loose, Plain
 from genagent_protocol.reasons import NOT_FOUND, Reason
-from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
+from genagent_protocol.refs import AgentHandle, MonitorRef, RequestRef
 from genagent_protocol.requests import (
     Ask,
     DaemonRequest,
@@ -59,12 +59,11 @@ class Peers:
     plain `def` the call only makes a coroutine, which nobody runs: nothing is sent.
     """
 
-    def __init__(
-        self, name: Plain, incarnation: Incarnation, say: Say, calls: Calls, refs: OwnRefs
-    ) -> None:
+    def __init__(self, own: AgentHandle, say: Say, calls: Calls, refs: OwnRefs) -> None:
         self._refs = refs
-        self._name = name
-        self._incarnation = incarnation
+        self._name = own.name
+        self._incarnation = own.incarnation
+        self._place = own.place
         self._say = say
         self._calls = calls
         #: Names that are looked up for notifications not sent yet.
@@ -80,11 +79,12 @@ class Peers:
         This does not say whether the target exists. To itself it is fine.
 
         Raises:
-            UsageError: the event cannot cross a process border, or is too large.
+            UsageError: the event cannot cross a process border, or is too large, or the
+                handle is none of this place.
         """
         notification = Notify(event=sendable.payload(event, "event"))
         if isinstance(target, AgentHandle):
-            self._post(target, notification)
+            self._post(self._captured(target), notification)
         else:
             self._here(self._notify_by_name, sendable.agent_name(target), notification)
 
@@ -116,7 +116,7 @@ class Peers:
         Raises:
             UsageError: an argument is not what it should be; nothing was sent.
         """
-        ref = self._refs.mint(arguments.handle(handle).incarnation)
+        ref = self._refs.mint(self._captured(handle).incarnation)
         submit = Submit(
             ref=ref,
             prompt=sendable.prompt(prompt),
@@ -133,9 +133,9 @@ class Peers:
         however much waits for the end of a turn here, it waits with it.
 
         Raises:
-            UsageError: it is not a handle.
+            UsageError: it is not a handle of this place.
         """
-        arguments.handle(handle)
+        self._captured(handle)
         monitor = self._calls.new_monitor()
         self._tell_daemon(MonitorAgent(monitor=monitor, handle=handle))
         return monitor
@@ -286,6 +286,10 @@ class Peers:
         if isinstance(answer, Refused):
             raise RefusedError(f"stop: refused ({answer.reason})", answer.reason)
 
+    def _captured(self, handle: AgentHandle) -> AgentHandle:
+        # An incarnation of another place may be spelt as one of this place is.
+        return arguments.captured(handle, self._place, "this agent lives at")
+
     # Between threads
 
     def _here(self, send: Callable[..., None], *arguments: object) -> None:
@@ -315,6 +319,8 @@ class Peers:
         timeout_ms: int | None,
     ) -> Answer:
         limit = arguments.timeout(timeout_ms)
+        if isinstance(target, AgentHandle):
+            self._captured(target)
         return await self._there(self._called(target, request, what, limit))
 
     async def _called(

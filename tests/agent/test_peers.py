@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from support.agent_life import (
 from support.plain_values import anything
 
 TALKER = "support.recorders:Talker"
+ANNA = AgentHandle("anna", INCARNATION, 1, 2, "here")
 BOB = AgentHandle("bob", Incarnation(BOOT, 9), 1, 2, "here")
 RESPONSE = Response(
     text="hi",
@@ -303,7 +305,7 @@ class Sent:
         self.said.append((to, envelope, ref))
 
     def peers(self) -> Peers:
-        return Peers("anna", INCARNATION, self.say, self.calls, OwnRefs())
+        return Peers(ANNA, self.say, self.calls, OwnRefs())
 
 
 async def test_a_submission_to_a_handle_is_sent_at_once() -> None:
@@ -340,7 +342,7 @@ async def test_what_cannot_be_sent_is_refused_before_anything_is(bad: object) ->
 
 async def test_a_name_is_bounded_for_an_agent_as_it_is_for_a_client() -> None:
     """It travels with every message about its agent, whoever started that (C1)."""
-    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say), OwnRefs())
+    peers = Peers(ANNA, _refuse_to_say, Calls(_refuse_to_say), OwnRefs())
     long = "x" * 1022
 
     for use in (
@@ -383,7 +385,7 @@ async def test_an_agent_hears_of_a_bad_argument_before_anything_is_sent(
     use: Callable[[Any], Any], named: str
 ) -> None:
     """By the checks of the client: what cannot be read would never be answered."""
-    peers = Peers("me", INCARNATION, _refuse_to_say, Calls(_refuse_to_say), OwnRefs())
+    peers = Peers(ANNA, _refuse_to_say, Calls(_refuse_to_say), OwnRefs())
 
     async def used() -> None:
         sent = use(peers)
@@ -391,6 +393,37 @@ async def test_an_agent_hears_of_a_bad_argument_before_anything_is_sent(
             await sent
 
     with pytest.raises(UsageError, match=named):
+        await used()
+
+
+ELSEWHERE = replace(BOB, place="otherhost:/x")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda peers: peers.notify(ELSEWHERE, "e"),
+        lambda peers: peers.submit_with_completion(ELSEWHERE, "hi"),
+        lambda peers: peers.monitor(ELSEWHERE),
+        lambda peers: peers.notify_ack(ELSEWHERE, "e"),
+        lambda peers: peers.tell_with_completion(ELSEWHERE, "hi"),
+        lambda peers: peers.ask(ELSEWHERE, "hi"),
+    ],
+)
+async def test_a_handle_of_another_place_is_refused_before_a_ref_is_minted(
+    use: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its incarnation may be spelt as that of an agent here, who is somebody else."""
+    refs = OwnRefs()
+    monkeypatch.setattr(refs, "mint", _refuse_to_say)
+    peers = Peers(ANNA, _refuse_to_say, Calls(_refuse_to_say), refs)
+
+    async def used() -> None:
+        sent = use(peers)
+        if inspect.isawaitable(sent):
+            await sent
+
+    with pytest.raises(UsageError, match="lives at otherhost:/x, and this agent lives at here"):
         await used()
 
 
