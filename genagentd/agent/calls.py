@@ -91,8 +91,14 @@ class Calls:
             raise ProcessDown(what, gone.down.reason) from None
         finally:
             self._waiting.pop(number, None)
-            if self._watches.pop(monitor.number, None) is not None:
-                self.tell_daemon(DemonitorAgent(monitor=monitor))
+            if monitor.number in self._watches:
+                self._unwatch(monitor)
+
+    def _unwatch(self, monitor: MonitorRef) -> None:
+        # Its `Down` may be on its way already, and would be a stranger to `handle_info`. The
+        # daemon sends none after its answer, so until then the watch is known as one of ours.
+        answered = self.ask_daemon(DemonitorAgent(monitor=monitor))
+        answered.add_done_callback(lambda _: self._watches.pop(monitor.number, None))
 
     def _open(self, to: str) -> tuple[int, Waiting]:
         self._numbers += 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from genagent_protocol import codec, envelopes, requests
 from genagent_protocol.answers import Found, Ok, Refused
@@ -118,6 +120,117 @@ async def test_the_end_of_a_called_agent_ends_the_wait() -> None:
         agent.say(Down(monitor=watch.request.monitor, handle=BOB, reason=NORMAL))
 
         assert await heard(agent) == ("ProcessDown normal",)
+
+
+async def test_the_end_of_an_agent_that_has_just_answered_is_shown_to_nobody() -> None:
+    """Its `Down` may be under way when the call is over, and `handle_info` knows no such watch."""
+    async with talking() as agent:
+        notify(agent, "ask", "bob", "hello")
+        await resolve(agent)
+        watch = await asked(agent, requests.MonitorAgent)
+        call = await agent.next(Call)
+        agent.say(Reply(call=call.call, answer=Completed(RESPONSE)), BOB.incarnation.text)
+        end = await asked(agent, requests.DemonitorAgent)
+        assert isinstance(watch.request, requests.MonitorAgent)
+        agent.say(Down(monitor=watch.request.monitor, handle=BOB, reason=NORMAL))
+        agent.say(Reply(call=end.call, answer=Ok()))
+
+        assert await heard(agent) == ("answer hi",)
+
+
+class Watching:
+    """A daemon that keeps the watches of one agent: in order, and at most one `Down` of each."""
+
+    def __init__(self) -> None:
+        self.alive: set[int] = set()
+        self.watches: dict[int, int] = {}
+        #: What is on its way to the agent.
+        self.owed: deque[Reply | Down] = deque()
+
+    def heard(self, said: Request) -> None:
+        match said.request:
+            case requests.MonitorAgent(monitor=monitor, handle=handle):
+                self.owed.append(Reply(call=said.call, answer=Ok()))
+                if handle.incarnation.number in self.alive:
+                    self.watches[monitor.number] = handle.incarnation.number
+                else:
+                    self._down(monitor.number, handle.incarnation.number)
+            case requests.DemonitorAgent(monitor=monitor):
+                self.watches.pop(monitor.number, None)
+                self.owed.append(Reply(call=said.call, answer=Ok()))
+
+    def ends(self, number: int) -> None:
+        self.alive.discard(number)
+        for monitor, watched in list(self.watches.items()):
+            if watched == number:
+                del self.watches[monitor]
+                self._down(monitor, number)
+
+    def _down(self, monitor: int, number: int) -> None:
+        handle = replace(BOB, incarnation=Incarnation(BOOT, number))
+        self.owed.append(Down(monitor=MonitorRef(monitor), handle=handle, reason=NORMAL))
+
+
+_STEPS = st.lists(
+    st.sampled_from(["call", "monitor", "answer", "end", "give up", "hear"]), max_size=30
+)
+
+
+@given(steps=_STEPS, picks=st.lists(st.integers(0, 3), min_size=30, max_size=30))
+def test_only_what_the_agent_watches_itself_is_shown_and_once(
+    steps: list[str], picks: list[int]
+) -> None:
+    """In whatever order calls begin and end, agents end, and the daemon's words arrive."""
+    asyncio.run(_only_its_own(steps, picks))
+
+
+async def _only_its_own(steps: list[str], picks: list[int]) -> None:
+    daemon, shown, own = Watching(), list[int](), set[int]()
+    daemon.alive = {0, 1, 2}
+    calls = Calls(lambda _to, said, _ref: daemon.heard(said) if isinstance(said, Request) else None)
+    running: list[asyncio.Task[Any]] = []
+
+    def hear() -> None:
+        match daemon.owed.popleft():
+            case Reply() as reply:
+                calls.answered(DAEMON, reply)
+            case Down() as down if not calls.ended(down):
+                shown.append(down.monitor.number)
+
+    for step, pick in zip(steps, picks, strict=False):
+        handle = replace(BOB, incarnation=Incarnation(BOOT, pick))
+        if step == "call":
+            call = calls.of_agent(handle, requests.GetStatus(), "status", None)
+            running.append(asyncio.ensure_future(call))
+        elif step == "monitor":
+            monitor = calls.new_monitor()
+            own.add(monitor.number)
+            calls.tell_daemon(requests.MonitorAgent(monitor=monitor, handle=handle))
+        elif step == "answer":
+            for number in range(200):
+                calls.answered(handle.incarnation.text, Reply(call=number, answer=Ok()))
+        elif step == "end":
+            daemon.ends(pick)
+        elif step == "give up":
+            for task in running[pick:]:
+                task.cancel()
+        elif daemon.owed:
+            hear()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    for number in range(4):
+        daemon.ends(number)
+    while daemon.owed or not all(task.done() for task in running):
+        if daemon.owed:
+            hear()
+        await asyncio.sleep(0)
+    await asyncio.gather(*running, return_exceptions=True)
+    while daemon.owed:
+        hear()
+        await asyncio.sleep(0)
+
+    assert sorted(shown) == sorted(own)
+    assert not calls._watches
 
 
 async def test_an_answer_that_does_not_come_in_time_is_given_up_and_dropped_later() -> None:
