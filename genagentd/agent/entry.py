@@ -195,7 +195,16 @@ class Life:
             outgoing.say(DAEMON, StartRefused(error=opened))
             return 1
         outgoing.say(DAEMON, Ready())
-        shell = Shell(context, opened, self._inbox, outgoing, mail, self._processes, self._refs)
+        shell = Shell(
+            context,
+            opened,
+            self._inbox,
+            outgoing,
+            mail,
+            self._processes,
+            self._refs,
+            watched=hello.telemetry,
+        )
         reason = await shell.run()
         if self._channel is not None and not self._channel.lost:
             await context.peers.all_sent(LAST_NOTIFICATIONS_MS)

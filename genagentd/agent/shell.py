@@ -53,7 +53,10 @@ class Shell:
         mail: Mail,
         processes: Processes,
         refs: OwnRefs,
+        *,
+        watched: bool,
     ) -> None:
+        """Nothing happens yet. With *watched* the daemon wants telemetry from the beginning."""
         self._refs = refs
         self._context = context
         self._handle: AgentHandle = context.handle
@@ -67,6 +70,7 @@ class Shell:
         processes.hurry(opened.limits.interrupt_grace_ms)
         self._turns = Turns(opened.limits, self._callbacks, inbox.post, self._processes.spawn)
         self._observer = Observer(self._handle, self._callbacks.shown, outgoing.telemetry)
+        self._observer.wanted = watched
         self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)
         self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
         self._last_resort = LastResort()

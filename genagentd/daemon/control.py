@@ -118,8 +118,6 @@ class Daemon:
             case envelopes.Ready():
                 self.shell.lives[incarnation].was_ready = True
                 self._feed(inputs.AgentReady(incarnation))
-                if self._board.telemetry_watched:
-                    self._board.say(port, envelopes.TelemetryWanted(on=True))
             case envelopes.StartRefused():
                 self._feed(inputs.AgentRefused(incarnation, said.error))
             case envelopes.Leaving():

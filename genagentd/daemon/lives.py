@@ -237,11 +237,15 @@ class Life:
     def _open(self) -> None:
         assert self._port is not None
         self._around.allowance.settled(self.incarnation)
-        self._around.switchboard.open_port(self._port)
+        board = self._around.switchboard
+        board.open_port(self._port)
         hello = AgentHello(
-            incarnation=self.incarnation, place=self._around.places.place, start=self.start
+            incarnation=self.incarnation,
+            place=self._around.places.place,
+            start=self.start,
+            telemetry=board.telemetry_watched,
         )
-        self._around.switchboard.say(self._port, hello)
+        board.say(self._port, hello)
 
     def _channel_ended(self) -> None:
         self.drained(held=False)

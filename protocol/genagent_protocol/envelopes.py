@@ -301,11 +301,15 @@ class UiDetach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentHello:
-    """Daemon → agent, first of all: who you are and what to start."""
+    """Daemon → agent, first of all: who you are and what to start.
+
+    With `telemetry` someone watches already, until `TelemetryWanted` says otherwise.
+    """
 
     incarnation: Incarnation
     place: str
     start: StartAgent
+    telemetry: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from genagentd import telemetry
 from genagentd.agent import log
 from genagentd.agent.behaviour import Ok, Started
 from genagentd.agent.observing import MAX_FIELD_BYTES, Observer
-from support.agent_life import CLIENT, INCARNATION, Conversation, living
+from support.agent_life import CLIENT, INCARNATION, Conversation, living, newborn, start
 from support.recorders import Recorder, Trace
 
 RECORDER = "support.recorders:Recorder"
@@ -265,6 +265,20 @@ async def test_the_daemon_gets_records_from_when_to_when_it_wants_them() -> None
         said = agent.told(Telemetry)
         assert names(said).count("turn.stop") == 1
         assert all(s.header.to == "daemon" for s in agent.said if isinstance(s.envelope, Telemetry))
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_who_watched_before_the_start_hears_of_everything_from_the_start(
+    refuses: bool, records: list[Telemetry]
+) -> None:
+    """The hello says so: there may be much to tell, the end included, before it hears more."""
+    options = {"backend": {"script": []}, **({"pre_run": "fail"} if refuses else {})}
+    async with newborn(start(RECORDER, options=options), watched=True) as agent:
+        await (agent.ended() if refuses else agent.stop())
+
+    told = agent.told(Telemetry)
+    assert told == records
+    assert (told[0].event, told[-1].event) == ("state.changed", "terminated")
 
 
 async def test_a_notification_is_recorded_on_arrival(records: list[Telemetry]) -> None:

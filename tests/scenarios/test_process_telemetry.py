@@ -62,6 +62,21 @@ def test_s239_s240_one_turn_is_told_from_start_to_end(scene: Scene) -> None:
     assert start.metadata["rewritten"] is False
 
 
+def test_s239_an_agent_that_is_started_under_a_watch_is_told_from_its_first_record(
+    scene: Scene,
+) -> None:
+    """A client gets all of them: what precedes the first message, and an end before that."""
+    with scene.client.telemetry() as mailbox:
+        scene.start()
+        begun = until_idle(mailbox)
+        scene.start(name="b", on={"pre_run": [{"fail": "r"}]})
+        ended = until_event(mailbox, "terminated")
+
+    assert [r.metadata for r in named(begun, "state.changed")] == [{"from": None, "to": "idle"}]
+    [last] = named(ended, "terminated")
+    assert (last.agent, last.metadata["reason"]["text"]) == ("b", "pre_run_failed")  # type: ignore[index, call-overload]  # a map
+
+
 @pytest.mark.parametrize(
     ("turn", "kind"),
     [

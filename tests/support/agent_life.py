@@ -185,8 +185,13 @@ def start(
 
 
 @asynccontextmanager
-async def newborn(wanted: requests.StartAgent) -> AsyncIterator[Conversation]:
-    """Begin a life in this process and greet it; it is ended when the block is left."""
+async def newborn(
+    wanted: requests.StartAgent, *, watched: bool = False
+) -> AsyncIterator[Conversation]:
+    """Begin a life in this process and greet it; it is ended when the block is left.
+
+    With *watched* its telemetry is wanted from the hello on.
+    """
     with tempfile.TemporaryDirectory(prefix="ga") as directory:
         path = f"{directory}/s"
         read_end, write_end = os.pipe()
@@ -195,7 +200,7 @@ async def newborn(wanted: requests.StartAgent) -> AsyncIterator[Conversation]:
         await asyncio.sleep(0)
         assert os.read(read_end, 16) == b"ready\n"
         os.close(read_end)
-        async with _greeted(path, task, wanted) as conversation:
+        async with _greeted(path, task, wanted, watched=watched) as conversation:
             conversation.alarms = alarms
             yield conversation
 
@@ -236,7 +241,7 @@ async def newborn_process(wanted: requests.StartAgent) -> AsyncIterator[Conversa
 
 @asynccontextmanager
 async def _greeted(
-    path: str, life: asyncio.Task[int], wanted: requests.StartAgent
+    path: str, life: asyncio.Task[int], wanted: requests.StartAgent, *, watched: bool = False
 ) -> AsyncIterator[Conversation]:
     opened = asyncio.Event()
     conversation = Conversation(life, path)
@@ -244,7 +249,9 @@ async def _greeted(
         path, conversation.heard, opened.set, conversation.gone.set
     )
     await asyncio.wait_for(opened.wait(), DEADLINE_S)
-    conversation.say(envelopes.AgentHello(incarnation=INCARNATION, place="here", start=wanted))
+    conversation.say(
+        envelopes.AgentHello(incarnation=INCARNATION, place="here", start=wanted, telemetry=watched)
+    )
     try:
         yield conversation
     finally:

@@ -238,7 +238,7 @@ MESSAGES: tuple[Any, ...] = (
     Interrupt(),
     Resume(),
     Halt(),
-    AgentHello(incarnation=INCARNATION, place=PLACE, start=START),
+    AgentHello(incarnation=INCARNATION, place=PLACE, start=START, telemetry=True),
     StopAsked(reason=ExitReason("shutdown"), drain=True),
     RefuseTurns(),
     CallerDown(caller=INCARNATION),
