@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genagent_protocol import codec, envelopes
+from genagent_protocol import codec, envelopes, requests
 from genagent_protocol.envelopes import Telemetry
 from genagent_protocol.errors import CallTimeout, Refused, StartFailed
 from genagent_protocol.events import Failed
@@ -26,11 +28,12 @@ from genagent_protocol.reasons import (
     StartError,
 )
 from genagent_protocol.refs import AgentHandle
-from genagent_protocol.turns.effects import Emit
+from genagent_protocol.turns.effects import Emit, EmitName
 from genagentd import telemetry
 from genagentd.agent import log
 from genagentd.agent.behaviour import Ok, Started
 from genagentd.agent.observing import MAX_FIELD_BYTES, Observer
+from genagentd.agent.outgoing import RECORDS_LOST
 from support.agent_life import CLIENT, INCARNATION, Conversation, living, newborn, start
 from support.recorders import Recorder, Trace
 
@@ -348,6 +351,53 @@ async def test_what_fails_is_logged_without_content(capsys: pytest.CaptureFixtur
     assert "turn.crashed agent=anna" in said
     assert "error=OSError\n" in said
     assert "secret" not in said
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md"
+
+
+def documented() -> dict[str, tuple[set[str], set[str]]]:
+    """Return what the page says each record measures and tells."""
+    rows = [line.split("|")[1:-1] for line in PAGE.read_text("utf-8").splitlines()]
+    return {
+        name: (set(re.findall(r"`(\w+)`", measured)), set(re.findall(r"`(\w+)`", told)))
+        for cell, _when, measured, told in (row for row in rows if len(row) == 4)
+        for name in re.findall(r"`([\w.]+)`", cell)
+    }
+
+
+def test_the_page_names_every_record_there_is() -> None:
+    """And none that there is not."""
+    assert set(documented()) == {*get_args(EmitName), RECORDS_LOST}
+
+
+async def test_a_record_carries_what_the_page_says(records: list[Telemetry]) -> None:
+    """No more and no less, of every record that an agent tells in a life full of events."""
+    script = [[RESULT], [{"kind": "error", "reason": "no"}], [{"hang": "idle"}]]
+    async with living(options={"script": script, "max_pending_prompts": 1}) as agent:
+        await agent.run("well")
+        await agent.run("badly")
+        current = agent.submit("for long")
+        queued = agent.submit("waits")
+        agent.submit("does not fit")
+        await agent.call(requests.CancelRequest(ref=queued))
+        await agent.call(requests.InterruptRequest(ref=current))
+        agent.say(envelopes.Gap(ref=None, first=1, last=2), CLIENT.text)
+        agent.say(envelopes.Halt(), CLIENT.text)
+        agent.submit("refused", on_halt="fail")
+        await agent.shown()
+        await agent.stop()
+    async with living(RECORDER, options={"backend": {}, "handle_event": "raise"}) as agent:
+        await agent.notified("tick")
+
+    seen: dict[str, tuple[set[str], set[str]]] = {}
+    for record in records:
+        measured, told = seen.setdefault(record.event, (set(), set()))
+        measured |= set(record.measurements)
+        told |= set(record.metadata)
+    rows = documented()
+    assert set(rows) - set(seen) == {RECORDS_LOST}
+    assert seen == {name: rows[name] for name in seen}
 
 
 # Handlers
