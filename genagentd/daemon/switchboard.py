@@ -39,6 +39,7 @@ from genagent_protocol.refs import (
 )
 from genagentd.channels import Connection, Listener, Message
 from genagentd.daemon import brief
+from genagentd.daemon.report import warn
 from genagentd.outbox import Capacity, Intake, Missing, Outbox, Parcel
 
 MIB = 1024 * 1024
@@ -106,6 +107,8 @@ class Port:
     called: set[str] = field(default_factory=set)
     #: Messages that must be kept, taken in since we last caught up with it.
     uncaught: int = 0
+    #: Messages for it that were lost without a word to their sender: its inbox was full.
+    lost: int = 0
 
     @property
     def number(self) -> int:
@@ -309,6 +312,8 @@ class Switchboard:
             self.say(sender, UiUndeliverable(session=int(header.ref or ""), reason=reason))
         elif header.kind in ("submit", "call", "ui_message"):
             self.bad_frames += 1
+        else:
+            _lost(port, header.kind)
 
     def say(self, to: Sender, envelope: object) -> None:
         """Send an envelope of the daemon's own, behind everything already handed on."""
@@ -385,6 +390,14 @@ class Switchboard:
                 self._send(peer, gap)
             else:
                 self._send(peer, item)
+
+
+def _lost(port: Port, kind: str) -> None:
+    """Count a message that nobody hears of; say so of the first, the tenth and so on."""
+    port.lost += 1
+    # What fills an inbox is often a flood, and must not become one of lines.
+    if str(port.lost).strip("0") == "1":
+        warn("inbox.full", agent=port.name, incarnation=port.text, kind=kind[:40], lost=port.lost)
 
 
 def _of_daemon(to: Sender, envelope: object) -> Parcel:

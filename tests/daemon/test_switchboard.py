@@ -275,6 +275,26 @@ async def test_a_full_inbox_is_said_to_whoever_submits(house: House) -> None:
     assert person.envelopes[-1].call == 77
 
 
+async def test_what_is_lost_in_a_full_inbox_is_in_the_log(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cast is answered by nothing, so the log alone can tell, and not with a flood of lines."""
+    said: list[tuple[object, object]] = []
+    monkeypatch.setattr(
+        switchboard, "warn", lambda event, **facts: said.append((event, facts["lost"]))
+    )
+    person = await house.person()
+    house.port.outbox = Outbox(Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0), 0)
+
+    for kind in ("notify", "interrupt", "resume", "halt") * 30:
+        person.says(AGENT.text, kind, b"cast")
+    person.says(AGENT.text, "call", b"refused", ref="77")
+
+    await until(lambda: person.heard, "what came last was refused")
+    assert house.port.lost == 120
+    assert said == [("inbox.full", 1), ("inbox.full", 10), ("inbox.full", 100)]
+
+
 async def test_a_full_inbox_is_said_in_the_session_it_concerns(house: House) -> None:
     """The daemon settles nothing: the client ends the session, and its calls with it."""
     person = await house.person()
