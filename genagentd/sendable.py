@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from genagent_protocol import codec, schema
 from genagent_protocol.errors import TooLarge, UsageError
-from genagent_protocol.plain import FrozenDict, NotPlain, Plain, encoded_size, freeze
+from genagent_protocol.plain import (
+    MAX_DEPTH,
+    FrozenDict,
+    NotPlain,
+    Plain,
+    deeper_than,
+    encoded_size,
+    freeze,
+)
 from genagent_protocol.reasons import PayloadTooLarge
 from genagent_protocol.refs import AgentHandle
 from genagentd.environment import why_withheld, withheld
 
 #: The most bytes a name may have: it travels with every message about its agent.
 MAX_NAME_BYTES = 1024
+#: How deep a name may be nested: it stands in other values, a handle that is a name among them.
+MAX_NAME_DEPTH = MAX_DEPTH // 2
 
 
 def frozen(value: object, what: str) -> Plain:
@@ -40,6 +50,8 @@ def agent_name(value: object) -> Plain:
         raise UsageError(
             f"name: {encoded_size(name)} bytes, the limit is {MAX_NAME_BYTES}; use a shorter one"
         )
+    if deeper_than(name, MAX_NAME_DEPTH):
+        raise UsageError(f"name: nested deeper than {MAX_NAME_DEPTH} levels; use a simpler one")
     return name
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from genagent_protocol import codec
+from genagent_protocol.answers import AgentRow, Listing
 from genagent_protocol.codec import MAX_PAYLOAD_BYTES, name_key
+from genagent_protocol.envelopes import Reply, Telemetry
 from genagent_protocol.errors import TooLarge, UsageError
-from genagent_protocol.plain import FrozenDict
+from genagent_protocol.plain import FrozenDict, Plain
 from genagentd import sendable
 from support.peer import handle
 
@@ -39,6 +44,26 @@ def test_what_cannot_be_a_name_is_refused(name: object) -> None:
     """A typed error of the caller, not a broken frame (E067)."""
     with pytest.raises(UsageError, match="name"):
         sendable.agent_name(name)
+
+
+def nested(levels: int) -> Plain:
+    """Return a value of so many levels."""
+    value: Plain = 1
+    for _ in range(levels):
+        value = (value,)
+    return value
+
+
+def test_a_name_of_any_allowed_depth_can_stand_wherever_names_do() -> None:
+    """In a record of the daemon, in a row, and in a handle that is the name of another agent."""
+    name = sendable.agent_name(nested(sendable.MAX_NAME_DEPTH))
+    theirs = replace(handle(3), name=nested(sendable.MAX_NAME_DEPTH - 1))
+
+    assert codec.encode(Telemetry(event="agent.down", agent=name, metadata=FrozenDict(agent=name)))
+    assert codec.encode(Reply(call=1, answer=Listing(rows=(AgentRow(name=name, state="failed"),))))
+    assert sendable.agent_name(theirs)
+    with pytest.raises(UsageError, match="name: nested deeper than 32 levels"):
+        sendable.agent_name(nested(sendable.MAX_NAME_DEPTH + 1))
 
 
 @pytest.mark.parametrize("prompt", [None, 1, b"bytes", ["list"], "lone \udc80 surrogate"])
