@@ -28,15 +28,17 @@ class SseTooLong(Exception):
 
 
 class SseReader:
-    """Makes events of what is fed. It holds at most one event, and never more than the limit."""
+    """Makes events of what is fed. It holds at most one event, and never more than the limit.
+
+    An event is as long as its name and its data, with a line end after each line of it.
+    """
 
     def __init__(self, limit_bytes: int = MAX_LINE_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self._begun = bytearray()
         self._name = ""
-        self._data: list[bytes] = []
-        self._held_bytes = 0
-        self._half = False
+        self._data = bytearray()
+        self._after_cr = False
         self._first = True
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
@@ -45,35 +47,36 @@ class SseReader:
         Raises:
             SseTooLong: an event is longer than the limit.
         """
-        plain = b"\n" not in chunk and b"\r" not in chunk and not self._half
+        if chunk and self._after_cr:
+            # The line has ended with the CR: who waits for the LF may wait for ever.
+            chunk, self._after_cr = chunk.removeprefix(b"\n"), False
         self._begun += chunk
-        if not plain:  # else a long line that arrives in pieces would be split again and again
+        if b"\n" in chunk or b"\r" in chunk:
+            # Else a long line that arrives in pieces would be split again and again.
+            self._after_cr = chunk.endswith(b"\r")
             for line in self._whole_lines():
                 yield from self._line(line)
-        if self._held_bytes + len(self._begun) > self.limit_bytes:
+        if len(self._name) + len(self._data) + len(self._begun) > self.limit_bytes:
             raise SseTooLong(f"an event is longer than {self.limit_bytes} bytes")
 
     def _whole_lines(self) -> list[bytes]:
-        if self._first and len(self._begun) >= len(BOM):
-            self._begun, self._first = self._begun.removeprefix(BOM), False
-        # A CR at the very end may be half of a CRLF.
-        self._half = self._begun.endswith(b"\r")
-        whole = bytes(self._begun[:-1] if self._half else self._begun)
+        whole = bytes(self._begun)
+        if self._first:
+            whole, self._first = whole.removeprefix(BOM), False
         *lines, rest = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._begun = bytearray(rest + b"\r" * self._half)
+        self._begun = bytearray(rest)
         return lines
 
     def _line(self, line: bytes) -> Iterator[SseEvent]:
         if not line:
             if self._data:
-                text = b"\n".join(self._data).decode("utf-8", "replace")
+                text = self._data[:-1].decode("utf-8", "replace")
                 yield SseEvent(self._name or "message", text)
-            self._name, self._data, self._held_bytes = "", [], 0
+            self._name, self._data = "", bytearray()
             return
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            self._data.append(value)
-            self._held_bytes += len(value)
+            self._data += value + b"\n"
         elif field == b"event":
             self._name = value.decode("utf-8", "replace")
