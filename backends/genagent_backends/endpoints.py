@@ -31,6 +31,7 @@ from genagent_backends.options import (
     text,
     whole,
 )
+from genagent_backends.secret_files import read_secret
 from genagent_protocol.plain import FrozenDict, Plain
 
 RECEIVE_TIMEOUT_MS = 60_000
@@ -93,6 +94,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_local(url: str) -> bool:
+    """Return whether *url* leads to this machine for certain."""
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def header_fields(value: Plain) -> Mapping[str, str]:
@@ -198,10 +204,15 @@ SHARED: tuple[Declared, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where the key is. `read` looks it up anew each time, so that it can be changed."""
+    """Where the key is. `read` looks it up anew each time, so that it can be changed.
+
+    `named` says whether an option named the place; a key that is `needed` must be sent.
+    """
 
     variable: str | None = None
     file: str | None = None
+    named: bool = False
+    needed: bool = False
 
     def read(self) -> str | None:
         """Return the key, or None if there is none; a blank one is none."""
@@ -214,13 +225,13 @@ class KeySource:
     def _stored(self) -> str:
         if self.file is None:
             return os.environ.get(self.variable or "", "")
-        with open(os.path.expanduser(self.file), encoding="utf-8") as file:
-            return file.read()
+        return read_secret(os.path.expanduser(self.file)).decode("utf-8")
 
     def why_missing(self) -> str:
         """Return why there is no key. The value of an option is not in it: it may be the key."""
         if self.file is None:
-            return f"the environment variable {self.variable} holds no key that can be sent"
+            which = "that option api_key_env names" if self.named else self.variable
+            return f"the environment variable {which} holds no key that can be sent"
         try:
             self._stored()
         except OSError as error:
@@ -250,7 +261,7 @@ class Endpoint:
     @property
     def local(self) -> bool:
         """Whether the provider is on this machine, where a key is not needed."""
-        return is_loopback(urlsplit(self.base_url).hostname or "")
+        return is_local(self.base_url)
 
     @property
     def in_the_clear(self) -> bool:
@@ -288,9 +299,17 @@ def read_endpoint(
     refused = check(chosen)
     if refused is not None:
         return refused
-    endpoint = Endpoint(
+    where, variable, file = (
         BASE_URL.of(chosen) or url,
-        KeySource(API_KEY_ENV.of(chosen) or key_variable, API_KEY_FILE.of(chosen)),
+        API_KEY_ENV.of(chosen),
+        API_KEY_FILE.of(chosen),
+    )
+    named = variable is not None or file is not None
+    # A server of this machine needs no key; but one that is named is meant to be sent.
+    needed = named or not is_local(where)
+    endpoint = Endpoint(
+        where,
+        KeySource(variable or key_variable, file, named, needed),
         model,
         STREAM.of(chosen),
         SYSTEM_PROMPT.of(chosen),
@@ -302,8 +321,6 @@ def read_endpoint(
         RECEIVE_MS.of(chosen),
         CONNECT_MS.of(chosen),
     )
-    named = API_KEY_ENV.of(chosen) or API_KEY_FILE.of(chosen)
-    # A server of this machine needs no key; but one that is named is meant to be sent.
-    if endpoint.key.read() is None and (named or not endpoint.local):
+    if endpoint.key.needed and endpoint.key.read() is None:
         return Failed(FrozenDict({"code": "missing_key", "message": endpoint.key.why_missing()}))
     return endpoint, chosen

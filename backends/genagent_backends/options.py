@@ -156,6 +156,9 @@ def _hint(name: str, options: Iterable[str]) -> str:
 
 def text(value: Plain) -> str:
     """Accept text that is not empty and has no NUL byte (no program could be given one)."""
+    if isinstance(value, bool | int | float):
+        # On a command line an option is JSON if it can be: `-o model=4` is a number.
+        raise BadValue("""must be text, in double quotes as JSON has it: -o 'NAME="..."'""")
     if not isinstance(value, str) or not value or "\0" in value:
         raise BadValue("must be text that is not empty")
     return value

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from genagent_backends.base import Failed
 from genagent_backends.import_path import without_working_directory
 from genagent_backends.redaction import secrets_in
+from genagent_backends.secret_files import read_secret
 from genagent_protocol.plain import FrozenDict
 
 
@@ -53,7 +54,7 @@ def find_program(program: Program, chosen: str | None, env: Mapping[str, str]) -
     if chosen is not None:
         found = shutil.which(os.path.expanduser(chosen), path=env.get("PATH"))
         if found is None:
-            return _missing(program, f"option binary names no program: {chosen}")
+            return _missing(program, "option binary names no program that can be run")
     else:
         found = shutil.which(program.name, path=env.get("PATH")) or _in_package(program)
     if found is None:
@@ -115,8 +116,7 @@ class Environment:
 
 
 def _secret_in(path: str) -> str:
-    with open(path, "rb") as file:
-        content = file.read().rstrip(b"\r\n")
+    content = read_secret(path).rstrip(b"\r\n")
     try:
         secret = content.decode("utf-8")
     except UnicodeDecodeError:

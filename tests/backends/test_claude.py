@@ -277,8 +277,9 @@ def test_a_program_that_is_nowhere_refuses_the_start(
     assert isinstance(answer, Failed)
     assert isinstance(answer.reason, FrozenDict)
     assert answer.reason["code"] == "program_not_found"
-    expected = "/no/such/program" if binary else "pip install 'genagentd[claude-cli]'"
+    expected = "option binary" if binary else "pip install 'genagentd[claude-cli]'"
     assert expected in str(answer.reason["message"])
+    assert "/no/such/program" not in repr(answer), "the value of an option may be secret"
 
 
 def test_the_program_is_found_on_the_path_and_then_in_its_package(

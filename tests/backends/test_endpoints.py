@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,9 @@ from genagent_backends.endpoints import (
 )
 from genagent_backends.openai import OpenAIBackend
 from genagent_backends.options import BadValue, Option
+from genagent_backends.programs import Environment
 from genagent_backends.rehearsal import rehearse, settled
+from genagent_backends.secret_files import MAX_SECRET_BYTES
 from genagent_backends.transport import Connections
 from genagent_protocol.plain import FrozenDict, freeze
 from support.fake_provider import FakeProvider, Says
@@ -329,8 +332,8 @@ async def test_a_bad_option_refuses_the_start(
     [
         ({"api_key_file": "/no/such/file"}, "cannot be read: No such file or directory"),
         ({"api_key_file": "/"}, "cannot be read: Is a directory"),
-        ({"api_key_file": "/dev/null"}, "holds no key that can be sent"),
-        ({"api_key_env": "NO_SUCH_KEY"}, "variable NO_SUCH_KEY holds no key"),
+        ({"api_key_file": "/dev/null"}, "cannot be read: it is no regular file"),
+        ({"api_key_env": "NO_SUCH_KEY"}, "variable that option api_key_env names holds no key"),
     ],
 )
 async def test_a_key_that_was_named_is_meant(
@@ -352,6 +355,33 @@ def test_a_key_can_be_changed_while_the_agent_lives(tmp_path: Path) -> None:
     file.write_text("second")
 
     assert (before, source.read()) == ("first", "second")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_key_in_the_place_of_its_name_is_not_repeated(backend: type[Backend]) -> None:
+    """It looks like the name of a variable, and refusals are logged."""
+    answer = await start(backend, base_url="https://api.example.com", api_key_env="gsk_CANARY7")
+
+    assert code(answer) == ("missing_key", None)
+    assert "CANARY" not in repr(answer)
+
+
+def test_a_key_is_read_from_a_modest_regular_file_only(tmp_path: Path) -> None:
+    """A pipe without a writer, or a device without an end, would hold up the agent for ever."""
+    pipe, large = tmp_path / "pipe", tmp_path / "large"
+    os.mkfifo(pipe)
+    large.write_bytes(b"x" * (MAX_SECRET_BYTES + 1))
+
+    for path, why in (
+        (str(pipe), "it is no regular file"),
+        ("/dev/zero", "it is no regular file"),
+        (str(large), f"it is longer than {MAX_SECRET_BYTES} bytes"),
+    ):
+        source = KeySource(file=path)
+        assert source.read() is None
+        assert source.why_missing().endswith(why)
+        with pytest.raises(OSError, match=why):
+            Environment({}, {"KEY": path}).build({})
 
 
 @pytest.mark.parametrize("module", ["anthropic", "openai", "chat"])

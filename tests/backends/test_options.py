@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from genagent_backends.base import Failed
+from genagent_backends import anthropic, chat, claude_options, codex_options, endpoints, openai
+from genagent_backends.anthropic import AnthropicBackend
+from genagent_backends.base import Backend, Failed
+from genagent_backends.chat import ChatBackend
+from genagent_backends.claude import ClaudeBackend
+from genagent_backends.codex import CodexBackend
+from genagent_backends.openai import OpenAIBackend
 from genagent_backends.options import (
     BadValue,
     Chosen,
+    Declared,
     Option,
     Unsupported,
     amount,
@@ -21,8 +28,17 @@ from genagent_backends.options import (
     texts,
     whole,
 )
+from genagent_backends.rehearsal import settled
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 
+CANARY = "gsk_CANARY7"
+BACKENDS: list[tuple[type[Backend], tuple[Declared, ...]]] = [
+    (AnthropicBackend, (*endpoints.SHARED, anthropic.API_VERSION, anthropic.CACHE)),
+    (OpenAIBackend, (*endpoints.SHARED, openai.STORE, openai.TRUNCATION, openai.EFFORT)),
+    (ChatBackend, (*endpoints.SHARED, chat.TOKENS_FIELD, chat.STREAM_USAGE)),
+    (ClaudeBackend, claude_options.DECLARED),
+    (CodexBackend, codex_options.DECLARED),
+]
 MODEL: Option[str | None] = Option("model", text, None)
 TIMEOUT_MS: Option[int | None] = Option("timeout_ms", duration_ms, 600_000, aliases=("timeout",))
 CD = Unsupported("cd", "is lost on resume; use working_dir")
@@ -159,3 +175,27 @@ def test_an_environment_unsets_by_false_and_null() -> None:
         "C": None,
         "D": None,
     }
+
+
+@pytest.mark.parametrize(("backend", "declared"), BACKENDS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("value", [CANARY, [CANARY], {"NAME": CANARY}, f"{CANARY}\0"], ids=str)
+async def test_no_refusal_of_any_backend_repeats_a_value(
+    backend: type[Backend], declared: tuple[Declared, ...], value: object
+) -> None:
+    """Whichever option a key was given to by mistake."""
+    program = {"binary": "true"} if backend in (ClaudeBackend, CodexBackend) else {}
+    for option in declared:
+        options = frozen({"model": "m", **program, option.name: value})
+        answer = await settled(backend().start_session(options))
+        assert not isinstance(answer, Failed) or CANARY not in repr(answer), option.name
+
+
+@pytest.mark.parametrize("value", [4, 1.5, True])
+def test_what_json_takes_for_a_number_is_told_how_to_be_text(value: object) -> None:
+    """On a command line `-o model=4` is a number, and nobody sees that it is."""
+    answer = read(model=value)
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.reason, FrozenDict)
+    assert answer.reason["code"] == "invalid_option"
+    assert """-o 'NAME="..."'""" in str(answer.reason["message"])
