@@ -15,7 +15,7 @@ from datetime import date
 from genagent_backends.anthropic_messages import AnthropicFold
 from genagent_backends.base import Failed, Streaming, Turn
 from genagent_backends.endpoints import Endpoint, read_endpoint, request_fields
-from genagent_backends.foreign import items_at
+from genagent_backends.foreign import items_at, text_at
 from genagent_backends.history import History
 from genagent_backends.http_turns import converse, request
 from genagent_backends.options import BadValue, Option, flag, text
@@ -112,12 +112,7 @@ class AnthropicBackend:
             return session
         if not isinstance(said, str) or not said.strip():
             return replace(session, asked=None)
-        # An empty text block is sent by the provider, and refused by it.
-        answer = tuple(
-            block
-            for block in items_at(data, "raw", "content")
-            if block.get("type") != "text" or block.get("text")
-        )
+        answer = _sent_again(items_at(data, "raw", "content"))
         history = session.history.with_turn(
             _message("user", session.asked),
             _message("assistant", answer),
@@ -146,6 +141,23 @@ def _body(session: AnthropicSession, prompt: str) -> Mapping[str, object]:
         "stream": endpoint.stream,
         **{name: value for name, value in optional.items() if value is not None},
     }
+
+
+def _sent_again(blocks: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
+    """Return the *blocks* of an answer without those that the provider sends but refuses.
+
+    That is blank text, and the use of a tool of its own whose input came in pieces that
+    are no JSON together; what the tool returned goes with it.
+    """
+    broken = [block for block in blocks if isinstance(block.get("input"), str)]
+    uses = {block["id"] for block in broken if block.get("id") is not None}
+    return tuple(
+        block
+        for block in blocks
+        if (block.get("type") != "text" or (text_at(block, "text") or "").strip())
+        and block not in broken
+        and block.get("tool_use_id") not in uses
+    )
 
 
 def _message(role: str, content: Plain) -> FrozenDict:

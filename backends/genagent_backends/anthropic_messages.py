@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, from_names, of_kind
-from genagent_backends.foreign import at, counters, items_at, number_at, text_at
+from genagent_backends.failures import error_event, from_error, of_kind
+from genagent_backends.foreign import (
+    at,
+    counters,
+    items_at,
+    json_value,
+    number_at,
+    text_at,
+    updated,
+)
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -28,6 +36,7 @@ GROWING = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
     "signature_delta": ("signature", "signature"),
+    "input_json_delta": ("input", "partial_json"),
 }
 
 
@@ -38,10 +47,11 @@ class AnthropicFold:
 
     def __init__(self, session_id: str) -> None:
         self.known: Mapping[str, Plain] = {"session_id": session_id}
-        self._message: dict[str, Plain] = {}
+        self._message = FrozenDict()
         self._blocks: dict[int, dict[str, list[str]]] = {}
+        self._citations: dict[int, list[Plain]] = {}
         self._starts: dict[int, FrozenDict] = {}
-        self._usage: dict[str, Plain] = {}
+        self._usage = FrozenDict()
         self._stopped = False
         self._error: FrozenDict | None = None
 
@@ -49,21 +59,23 @@ class AnthropicFold:
         """Yield what one event of the stream says."""
         match said.get("type"):
             case "message_start":
-                self._message.update(_mapping(at(said, "message")))
-                self._usage.update(_mapping(at(said, "message", "usage")))
+                self._message = updated(self._message, at(said, "message"))
+                self._usage = updated(self._usage, at(said, "message", "usage"))
             case "content_block_start":
-                self._starts[_index(said)] = FrozenDict(_mapping(at(said, "content_block")))
+                self._starts[_index(said)] = updated({}, at(said, "content_block"))
             case "content_block_delta":
                 yield from self._grow(_index(said), at(said, "delta"))
             case "message_delta":
-                self._message.update(_mapping(at(said, "delta")))
-                self._usage.update(_mapping(at(said, "usage")))
+                self._message = updated(self._message, at(said, "delta"))
+                self._usage = updated(self._usage, at(said, "usage"))
             case "message_stop":
                 self._stopped = True
             case "error":
                 self._error = said
 
     def _grow(self, index: int, delta: Plain) -> Iterator[Event]:
+        if text_at(delta, "type") == "citations_delta":
+            self._citations.setdefault(index, []).append(at(delta, "citation"))
         known = GROWING.get(text_at(delta, "type") or "")
         if known is None:
             return
@@ -84,22 +96,31 @@ class AnthropicFold:
     def ending(self) -> Iterator[Event]:
         """Yield how the stream ended."""
         if self._error is not None:
-            yield error_event(_stream_error(self._error), self.known)
+            yield error_event(from_error(PROVIDER, self._error), self.known)
             return
-        content = tuple(self._block(index) for index in sorted({*self._starts, *self._blocks}))
-        message = {**self._message, "content": content, "usage": FrozenDict(self._usage)}
+        indices = sorted({*self._starts, *self._blocks, *self._citations})
+        content = tuple(self._block(index) for index in indices)
+        message = {**self._message, "content": content, "usage": self._usage}
         yield from self._judged(FrozenDict(message))
 
     def _block(self, index: int) -> FrozenDict:
         start = self._starts.get(index, FrozenDict({"type": "text"}))
-        grown = {
+        grown: dict[str, Plain] = {
             field: (text_at(start, field) or "") + "".join(pieces)
             for field, pieces in self._blocks.get(index, {}).items()
         }
+        if "input" in grown:
+            grown["input"] = _input(str(grown["input"]), start.get("input"))
+        if cited := self._citations.get(index):
+            already = start.get("citations")
+            grown["citations"] = (*(already if isinstance(already, tuple) else ()), *cited)
         return FrozenDict({**start, **grown})
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
+        if answer.get("error"):
+            yield error_event(from_error(PROVIDER, answer), self.known)
+            return
         if not isinstance(answer.get("content"), tuple):
             yield error_event(_no_message(answer), self.known)
             return
@@ -136,10 +157,12 @@ def _not_an_answer(stop_reason: str | None) -> tuple[str, str]:
     return "unexpected_stop_reason", f"the answer stopped for {stop_reason or 'no stated reason'}"
 
 
-def _stream_error(said: FrozenDict) -> BackendError:
-    # The status was 200, long before; only the name of the error is left to go by.
-    message = text_at(said, "error", "message") or "the stream ended in an error"
-    return from_names(PROVIDER, text_at(said, "error", "type"), message=message, raw=said)
+def _input(written: str, start: Plain) -> Plain:
+    """Return what a tool was given, or what was *written* of it if that cannot be read."""
+    if not written:
+        return start
+    value = json_value(written)
+    return value if isinstance(value, FrozenDict) else written
 
 
 def _text(message: FrozenDict) -> str:
@@ -148,10 +171,6 @@ def _text(message: FrozenDict) -> str:
         for block in items_at(message, "content")
         if block.get("type") == "text"
     )
-
-
-def _mapping(value: Plain) -> Mapping[str, Plain]:
-    return value if isinstance(value, FrozenDict) else {}
 
 
 def _index(said: FrozenDict) -> int:

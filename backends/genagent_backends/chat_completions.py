@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, from_names, from_status, of_kind
-from genagent_backends.foreign import at, counters, items_at, number_at, text_at
+from genagent_backends.failures import error_event, from_error, of_kind
+from genagent_backends.foreign import at, counters, items_at, number_at, text_at, updated
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -30,7 +30,7 @@ class ChatFold:
         self._pieces: list[str] = []
         self._refusal: list[str] = []
         self._told: dict[str, Plain] = {}
-        self._usage: Plain = None
+        self._usage = FrozenDict()
         self._stop_reason: str | None = None
         self._done = False
         self._error: FrozenDict | None = None
@@ -39,7 +39,8 @@ class ChatFold:
         """Yield what one chunk of the stream says."""
         if said.get("type") == "[DONE]":
             self._done = True
-        elif said.get("error") or said.get("object") == "error":  # an empty one is none
+        elif said.get("error") or "error" in (said.get("object"), said.get("type")):
+            # An empty one is none.
             self._error = said
         else:
             self._learn(said)
@@ -52,8 +53,7 @@ class ChatFold:
                     yield event("text", {"text": piece})
 
     def _learn(self, said: FrozenDict) -> None:
-        if at(said, "usage") is not None:
-            self._usage = said["usage"]
+        self._usage = updated(self._usage, said.get("usage"))
         for name in ("id", "model", "system_fingerprint"):
             if isinstance(said.get(name), str):
                 self._told[name] = said[name]
@@ -69,12 +69,15 @@ class ChatFold:
     def ending(self) -> Iterator[Event]:
         """Yield how the stream ended."""
         if self._error is not None:
-            yield error_event(_stream_error(self._error), self.known)
+            yield error_event(from_error(PROVIDER, self._error), self.known)
             return
         yield from self._judged("".join(self._pieces), "".join(self._refusal))
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
+        if answer.get("error"):
+            yield error_event(from_error(PROVIDER, answer), self.known)
+            return
         choices = _first(items_at(answer, "choices"))
         if not choices:
             said = "the answer has no choices"
@@ -83,7 +86,7 @@ class ChatFold:
             return
         self._learn(answer)
         text = _text(at(choices[0], "message", "content"))
-        self._stop_reason = text_at(choices[0], "finish_reason")
+        self._stop_reason = text_at(choices[0], "finish_reason") or None
         if text:
             yield event("text", {"text": text})
         yield from self._judged(text, text_at(choices[0], "message", "refusal") or "")
@@ -133,18 +136,6 @@ def _not_an_answer(stop_reason: str | None, refusal: str) -> tuple[str, str] | N
     if stop_reason == "length":
         return "response_incomplete", "the answer was cut off: length"
     return "unexpected_stop_reason", f"the answer stopped for {stop_reason}"
-
-
-def _stream_error(said: FrozenDict) -> BackendError:
-    # Some servers send the error itself, and not inside a field of that name.
-    error = said.get("error") or said
-    message = error if isinstance(error, str) else text_at(error, "message")
-    message = message or "the stream ended in an error"
-    status = number_at(error, "code") or number_at(error, "status")
-    if status is not None and 400 <= status <= 599:
-        return from_status(PROVIDER, status, message=message, raw=said)
-    names = text_at(error, "code"), text_at(error, "type")
-    return from_names(PROVIDER, *names, message=message, raw=said)
 
 
 def _usage(usage: Plain) -> dict[str, Plain]:

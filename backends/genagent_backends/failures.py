@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
+from genagent_backends.foreign import number_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import UNKNOWN, BackendError, BackendFailed, Failure
@@ -109,6 +110,22 @@ def from_names(
     """Return the failure that the first known one of an error's *names* means."""
     known = (KINDS_BY_NAME[name] for name in names if name in KINDS_BY_NAME)
     return of_kind(provider, next(known, "provider_error"), message=message, raw=raw)
+
+
+def from_error(provider: str, said: FrozenDict) -> BackendError:
+    """Return the failure that *said* tells of, in its field `error` or by being one.
+
+    It came with a status of success, so that what the error calls itself is all there
+    is to go by: a number that is a status if it has one, else its code or type.
+    """
+    error = said.get("error") or said
+    message = error if isinstance(error, str) else text_at(error, "message")
+    message = message or "the stream ended in an error"
+    for status in (number_at(error, "code"), number_at(error, "status")):
+        if status is not None and 400 <= status <= 599:
+            return from_status(provider, status, message=message, raw=said)
+    names = text_at(error, "code"), text_at(error, "type")
+    return from_names(provider, *names, message=message, raw=said)
 
 
 def of_kind(provider: str, kind: str, *, message: str = "", raw: Plain = None) -> BackendError:

@@ -100,6 +100,18 @@ def at(value: Plain, *path: str) -> Plain:
     return value
 
 
+def updated(known: Mapping[str, Plain], news: Plain) -> FrozenDict:
+    """Return *known* with what *news* says; null says nothing, and no mapping neither."""
+    if not isinstance(news, FrozenDict):
+        return FrozenDict(known)
+    told = {name: value for name, value in news.items() if value is not None or name not in known}
+    for name, value in told.items():
+        before = known.get(name)
+        if isinstance(value, FrozenDict) and isinstance(before, FrozenDict):
+            told[name] = updated(before, value)
+    return FrozenDict({**known, **told})
+
+
 def items_at(value: Plain, *path: str) -> tuple[FrozenDict, ...]:
     """Return the mappings in the list at *path*; other items and other shapes are left out."""
     found = at(value, *path)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Protocol
 
 from genagent_backends.endpoints import Endpoint
-from genagent_backends.failures import error_event, from_status
+from genagent_backends.failures import error_event, from_status, of_kind
 from genagent_backends.foreign import at, items_at, json_value, text_at
 from genagent_backends.halves import Halves
 from genagent_backends.joining import joined
@@ -74,15 +75,24 @@ class Fold(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class NoKey:
+    """Why a request cannot be sent: the key that it needs is not there any more."""
+
+    why: str
+
+
 def request(
     endpoint: Endpoint,
     path: str,
     body: Mapping[str, object],
     authenticate: Callable[[str], Mapping[str, str]],
     more_headers: Mapping[str, str] | None = None,
-) -> Request:
+) -> Request | NoKey:
     """Return the request of one turn; *authenticate* makes header fields of a key."""
     key = endpoint.key.read()
+    if key is None and endpoint.key.needed:
+        return NoKey(endpoint.key.why_missing())
     headers = {
         "user-agent": USER_AGENT,
         **endpoint.headers,
@@ -102,14 +112,20 @@ def bearer(key: str) -> Mapping[str, str]:
 
 
 def converse(
-    connections: Connections, endpoint: Endpoint, sent: Request, fold: Fold
+    connections: Connections, endpoint: Endpoint, sent: Request | NoKey, fold: Fold
 ) -> AsyncGenerator[Event, None]:
     """Return the events of one turn, the terminal one last. Nothing is tried twice.
 
     Cancelling or closing them closes the connection.
     """
+    if isinstance(sent, NoKey):
+        return _unsent(of_kind(fold.provider, "authentication", message=sent.why), fold)
     secrets = secrets_in(sent.headers) | {sent.key or ""}
     return redacting(joined(_turn(connections, endpoint, sent, fold)), secrets)
+
+
+async def _unsent(error: BackendError, fold: Fold) -> AsyncGenerator[Event, None]:
+    yield error_event(error, fold.known)
 
 
 async def _turn(
@@ -146,13 +162,18 @@ async def _events(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
 
 async def _streamed(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
     halves = Halves()
-    async with aclosing(_received(answer)) as received:
-        async for sse in received:
-            for event in _said(sse, fold, halves):
-                yield event
-            # What comes after the end means nothing, in the same chunk or in the next.
-            if fold.finished():
-                break
+    try:
+        async with aclosing(_received(answer)) as received:
+            async for sse in received:
+                for event in _said(sse, fold, halves):
+                    yield event
+                # What comes after the end means nothing, in the same chunk or in the next.
+                if fold.finished():
+                    break
+    except TransportProblem:
+        # However the connection ended, or fell silent, after an answer that was whole.
+        if not fold.finished() and not fold.closed():
+            raise
     if not fold.finished() and not fold.closed():
         raise TransportProblem("transport", "the stream ended before its end", retryable=True)
     for event in fold.ending():
@@ -172,10 +193,21 @@ async def _received(answer: Answer) -> AsyncGenerator[SseEvent, None]:
 
 def _said(sse: SseEvent, fold: Fold, halves: Halves) -> Iterator[Event]:
     said = json_value(sse.data, halves)
-    if isinstance(said, FrozenDict):
+    if sse.name == "error":
+        yield from fold.said(_named_error(sse, said))
+    elif isinstance(said, FrozenDict):
         yield from fold.said(said)
     elif sse.data.strip() == "[DONE]":
         yield from fold.said(FrozenDict({"type": "[DONE]"}))
+
+
+def _named_error(sse: SseEvent, said: Plain | ValueError) -> FrozenDict:
+    """Return an event that is called an error as one that every fold knows as one."""
+    if not isinstance(said, FrozenDict):
+        said = FrozenDict({"message": sse.data[:RAW_TEXT_CHARACTERS]})
+    if said.get("type") == "error" or said.get("error"):
+        return FrozenDict({**said, "type": "error"})
+    return FrozenDict({"type": "error", "error": said})
 
 
 async def _refusal(answer: Answer, provider: str) -> BackendError:

@@ -131,6 +131,7 @@ class OpenAIBackend:
         fold = OpenAIFold(
             session.session_id,
             established=session.chain.established,
+            stored=session.stored,
             lose=session.chain.give_up,
         )
         events = converse(session.connections, session.endpoint, sent, fold)
@@ -144,8 +145,9 @@ class OpenAIBackend:
         if not isinstance(said, str) or not said.strip():
             return replace(session, asked=None)
         if session.stored:
-            previous = response_id if isinstance(response_id, str) else None
-            return replace(session, chain=Chain(previous=previous), asked=None)
+            # Without an id it was no answer; the fold sees to that.
+            chain = Chain(response_id) if isinstance(response_id, str) else session.chain
+            return replace(session, chain=chain, asked=None)
         history = session.chain.history.with_turn(
             _question(session.asked),
             *items_at(data, "raw", "output"),

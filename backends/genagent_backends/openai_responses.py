@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from genagent_backends.failures import error_event, from_names, of_kind
+from genagent_backends.failures import error_event, from_error, of_kind
 from genagent_backends.foreign import at, counters, items_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -23,14 +23,25 @@ TOO_LONG = frozenset({"context_length_exceeded", "context_window_exceeded"})
 
 
 class OpenAIFold:
-    """One answer. *lose* is called if it tells that an established conversation is lost."""
+    """One answer. *lose* is called if it tells that an established conversation is lost.
+
+    One that the provider has *stored* is continued by its id, and is no answer without.
+    """
 
     provider = PROVIDER
 
-    def __init__(self, session_id: str, *, established: bool, lose: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        established: bool,
+        lose: Callable[[], None],
+        stored: bool = False,
+    ) -> None:
         self.known: Mapping[str, Plain] = {"session_id": session_id}
         self._established = established
         self._lose = lose
+        self._stored = stored
         self._pieces: list[str] = []
         self._items: list[FrozenDict] = []
         self._response: FrozenDict | None = None
@@ -65,9 +76,7 @@ class OpenAIFold:
         if self._response is not None:
             yield from self._judged(self._completed(self._response))
         elif self._error is not None:
-            inner = at(self._error, "error")
-            error = inner if isinstance(inner, FrozenDict) else self._error
-            yield error_event(self._lost_or(_error_in(error, self._error)), self.known)
+            yield error_event(self._lost_or(from_error(PROVIDER, self._error)), self.known)
 
     def _completed(self, response: FrozenDict) -> FrozenDict:
         """Return *response* with the output that was streamed, where it has none."""
@@ -82,6 +91,9 @@ class OpenAIFold:
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
+        if answer.get("error") and answer.get("status") is None:
+            yield error_event(self._lost_or(from_error(PROVIDER, answer)), self.known)
+            return
         if text := _text(answer):
             yield event("text", {"text": text})
         yield from self._judged(answer)
@@ -116,6 +128,9 @@ class OpenAIFold:
             "status": response.get("status"),
         }
         failure = _failure(response)
+        if failure is None and self._stored and not text_at(response, "id"):
+            said = "the response has no id, without which the conversation cannot go on"
+            failure = of_kind(PROVIDER, "invalid_response", message=said, raw=response)
         if failure is None:
             yield event("result", {**told, "text": _text(response), "raw": response})
         else:
@@ -132,8 +147,7 @@ def _failure(response: FrozenDict) -> BackendError | None:
                 return None
             return of_kind(PROVIDER, "refusal", message=refusal, raw=response)
         case "failed":
-            error = _error_in(at(response, "error"), response)
-            return replace(error, kind="response_failed")
+            return replace(from_error(PROVIDER, response), kind="response_failed")
         case "incomplete":
             why = text_at(response, "incomplete_details", "reason") or "no stated reason"
             said = f"the answer was cut off: {why}"
@@ -141,12 +155,6 @@ def _failure(response: FrozenDict) -> BackendError | None:
         case _:
             said = f"the response has the status {status or 'none'}"
             return of_kind(PROVIDER, "unexpected_response_status", message=said, raw=response)
-
-
-def _error_in(error: Plain, raw: FrozenDict) -> BackendError:
-    message = text_at(error, "message") or "the stream ended in an error"
-    names = text_at(error, "code"), text_at(error, "type")
-    return from_names(PROVIDER, *names, message=message, raw=raw)
 
 
 def _parts(response: FrozenDict, kind: str, field: str) -> Iterator[str]:

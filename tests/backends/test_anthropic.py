@@ -40,6 +40,74 @@ def failure(done: Rehearsed) -> BackendError:
     return reason
 
 
+def streamed(*blocks: dict[str, Any], usage: dict[str, Any] | None = None) -> Answer:
+    """Return a finished answer of those content blocks, each a start with its `deltas`."""
+    started = {"input_tokens": 10, "output_tokens": 1}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": started}}]
+    for index, block in enumerate(blocks):
+        deltas = block.pop("deltas", [])
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        ]
+    stop = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": usage}
+    return stream_of(*events, stop, {"type": "message_stop"})
+
+
+def text_block(*pieces: str) -> dict[str, Any]:
+    deltas = [{"type": "text_delta", "text": piece} for piece in pieces]
+    return {"type": "text", "text": "", "deltas": deltas}
+
+
+def tool_block(use: str, *pieces: str) -> dict[str, Any]:
+    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    tool = {"type": "server_tool_use", "id": use, "name": "web_search", "input": {}}
+    return {**tool, "deltas": deltas}
+
+
+async def test_a_counter_that_is_null_says_nothing() -> None:
+    """The last usage names every counter, and knows only some of them."""
+    last = {"input_tokens": None, "cache_read_input_tokens": None, "output_tokens": 5}
+    [done], _ = await asked(streamed(text_block("hi"), usage=last))
+
+    assert done.usage == {"input_tokens": 10, "output_tokens": 5}
+
+
+async def test_blank_text_is_not_sent_again() -> None:
+    """The provider sends it between two thoughts, and refuses it."""
+    answer = streamed(text_block("\n\n"), text_block("hi"), text_block(" "))
+    _, requests = await asked(answer, prompts=("one", "two"))
+    messages: Any = requests[1].body["messages"]
+
+    assert messages[1]["content"] == [{"type": "text", "text": "hi"}]
+
+
+async def test_what_a_tool_of_the_provider_was_given_is_sent_again() -> None:
+    """It comes in pieces, as what a text cites does; without it the conversation is refused."""
+    cited = {"type": "citations_delta", "citation": {"type": "page", "number": 1}}
+    text = text_block("hi")
+    text["deltas"].append(cited)
+    answer = streamed(tool_block("t-1", '{"qu', 'ery": "x"}'), tool_block("t-2"), text)
+    _, requests = await asked(answer, prompts=("one", "two"))
+    messages: Any = requests[1].body["messages"]
+    tool, without, said = messages[1]["content"]
+
+    assert (tool["input"], without["input"]) == ({"query": "x"}, {})
+    assert said["citations"] == [cited["citation"]]
+
+
+async def test_a_tool_whose_input_cannot_be_read_is_not_sent_again() -> None:
+    """Nor is what it returned, which would belong to nothing."""
+    returned = {"type": "web_search_tool_result", "tool_use_id": "t-1", "content": []}
+    answer = streamed(tool_block("t-1", '{"qu'), returned, text_block("hi"))
+    [done, _], requests = await asked(answer, prompts=("one", "two"))
+    messages: Any = requests[1].body["messages"]
+
+    assert messages[1]["content"] == [{"type": "text", "text": "hi"}]
+    assert done.terminal is not None
+    assert '{"qu' in repr(done.terminal.data["raw"])
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("stop", "kind"),

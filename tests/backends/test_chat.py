@@ -46,6 +46,35 @@ def chunk(content: str | None = None, stop: str | None = None, **more: Any) -> d
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": stop}], **more}
 
 
+@pytest.mark.parametrize("last", [{}, None, {"prompt_tokens": None, "completion_tokens": 5}])
+async def test_usage_is_not_forgotten_for_a_chunk_that_knows_none(last: object) -> None:
+    """Some servers send it early, and every chunk after it has the field."""
+    used = {"prompt_tokens": 7, "completion_tokens": 5}
+    [done], _ = await asked(stream_of(chunk("hi", usage=used), chunk(stop="stop", usage=last)))
+
+    assert done.usage == {"input_tokens": 7, "output_tokens": 5}
+
+
+async def test_an_answer_in_one_piece_need_not_say_why_it_stopped() -> None:
+    """An empty reason is none, as it is in a stream."""
+    body = {"choices": [{"message": {"content": "hi"}, "finish_reason": ""}]}
+    answer = Sends(headers={"content-type": "application/json"}, body=json.dumps(body).encode())
+    [done], _ = await asked(answer)
+
+    assert done.text == "hi"
+    assert done.kinds[-1] == "result"
+
+
+@pytest.mark.parametrize("then", ["close", "reset", "silence"])
+async def test_a_finished_answer_is_one_however_the_connection_ends(then: Any) -> None:
+    """The closing mark is missing, and so is the end of the body, or any end at all."""
+    whole = stream_of(chunk("hi"), chunk(stop="stop"), then=then, unfinished=True)
+    [done], _ = await asked(whole, receive_timeout_ms=300)
+
+    assert done.text == "hi"
+    assert done.kinds[-1] == "result"
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("says", "kind"),

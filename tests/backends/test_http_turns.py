@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,16 @@ from genagent_backends.sse import SseReader
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
-from support.fake_provider import Answer, FakeProvider, Says, Sends, first_half, refuses
+from support.fake_provider import (
+    Answer,
+    FakeProvider,
+    Received,
+    Says,
+    Sends,
+    first_half,
+    refuses,
+    rendered,
+)
 
 BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
@@ -132,14 +142,15 @@ async def test_events_arrive_while_the_answer_is_being_said(backend: type[Backen
 
 def _first_half(backend: type[Backend]) -> Sends:
     """Return an answer that falls silent after its first words."""
-    half = first_half(
-        {
-            AnthropicBackend: "/messages",
-            OpenAIBackend: "/responses",
-            ChatBackend: "/chat/completions",
-        }[backend]
-    )
-    return replace(half, unfinished=False)
+    return replace(first_half(_path(backend)), unfinished=False)
+
+
+def _path(backend: type[Backend]) -> str:
+    return {
+        AnthropicBackend: "/messages",
+        OpenAIBackend: "/responses",
+        ChatBackend: "/chat/completions",
+    }[backend]
 
 
 @each_backend
@@ -264,6 +275,87 @@ async def test_a_stream_that_breaks_off_is_no_answer(backend: type[Backend], the
     [done], _ = await asked(backend, broken)
 
     assert (failure(done).kind, failure(done).retryable) == ("transport", True)
+
+
+@each_backend
+@pytest.mark.parametrize("then", ["close", "reset", "silence"])
+async def test_a_stream_whose_end_was_seen_is_whole(backend: type[Backend], then: Any) -> None:
+    """However the connection ends after it."""
+    half, path = _first_half(backend), _path(backend)
+    said = rendered(Says(), Received("POST", path, {}, {"stream": True}))
+    whole = replace(said, headers=half.headers, then=then, unfinished=True)
+    [done], _ = await asked(backend, whole)
+
+    assert done.text == "Hello there"
+
+
+@each_backend
+@pytest.mark.parametrize("ending", [b"", b"data: [DONE]\n\n"])
+@pytest.mark.parametrize(
+    ("data", "kind", "message"),
+    [
+        ('{"message": "out of memory", "code": 500}', "server_error", "out of memory"),
+        ('{"type": "overloaded_error", "message": "busy"}', "server_error", "busy"),
+        ('{"error": {"type": "rate_limit_error", "message": "slow"}}', "rate_limited", "slow"),
+        ('{"error": "gone"}', "provider_error", "gone"),
+        ("upstream is gone", "provider_error", "upstream is gone"),
+    ],
+)
+async def test_an_event_that_is_called_an_error_is_one(
+    backend: type[Backend], ending: bytes, data: str, kind: str, message: str
+) -> None:
+    """Whatever is in it, and although the stream goes on to its end."""
+    half = _first_half(backend)
+    body = half.body + f"event: error\ndata: {data}\n\n".encode() + ending
+    [done], _ = await asked(backend, Sends(headers=half.headers, body=body))
+
+    assert (failure(done).kind, failure(done).message) == (kind, message)
+
+
+@each_backend
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (
+            {"type": "overloaded_error", "code": 429, "message": "slow down"},
+            "rate_limited",
+            "slow down",
+        ),
+        ({"type": "overloaded_error", "message": "busy"}, "server_error", "busy"),
+        ({"code": "invalid_api_key", "message": "who?"}, "authentication", "who?"),
+        ("no model is loaded", "provider_error", "no model is loaded"),
+    ],
+)
+async def test_an_error_with_a_status_of_success_keeps_its_kind_and_words(
+    backend: type[Backend], error: object, kind: str, message: str
+) -> None:
+    """Gateways answer so; that the answer has no content says nothing."""
+    body = json.dumps({"error": error}).encode()
+    [done], _ = await asked(backend, Sends(headers={"content-type": "application/json"}, body=body))
+
+    assert (failure(done).kind, failure(done).message) == (kind, message)
+
+
+@each_backend
+async def test_a_key_that_has_gone_is_missed_before_anything_is_sent(
+    backend: type[Backend], tmp_path: Path
+) -> None:
+    """Without it the request would be somebody else's, or nobody's, and be sent all the same."""
+    key = tmp_path / "key"
+    key.write_text("sk-0123456789")
+    async with FakeProvider(Says()) as provider:
+        session = await started(backend, provider, api_key_file=str(key))
+        session = (await rehearse(backend(), session, "one")).session
+        key.unlink()
+        failed = await rehearse(backend(), session, "two")
+        key.write_text("sk-9876543210")
+        after = await rehearse(backend(), failed.session, "three")
+
+    assert (failure(failed).kind, failure(failed).retryable) == ("authentication", False)
+    assert failure(failed).message.endswith("cannot be read: No such file or directory")
+    assert after.text == "Hello there"
+    assert [len(said) for said in spoken(provider)][:1] == [1]
+    assert len(provider.requests) == 2
 
 
 @each_backend

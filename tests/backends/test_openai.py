@@ -45,6 +45,21 @@ def previous(requests: list[Received]) -> list[object]:
     return [request.body.get("previous_response_id") for request in requests]
 
 
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_stored_response_without_an_id_is_no_answer(stored: bool) -> None:
+    """Nothing could go on from it, and the conversation would begin anew without a word."""
+    message = {"type": "message", "content": [{"type": "output_text", "text": "hi"}]}
+    nameless = {"status": "completed", "output": [message]}
+    answers = Says(), stream_of({"type": "response.completed", "response": nameless}), Says()
+    done, requests = await asked(*answers, prompts=("one", "two", "three"), store=stored)
+
+    if stored:
+        assert failure(done[1]).kind == "invalid_response"
+        assert previous(requests) == [None, "resp_fake", "resp_fake"]
+    else:
+        assert done[1].text == "hi"
+
+
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
     ("says", "kind"),
