@@ -227,12 +227,29 @@ class Callbacks:
         """Return what outsiders may see of the state: `show_state`'s answer if it can be sent."""
         state = self.retained.state
         try:
-            shown = freeze(self.agent.show_state(state))
+            answer = self.agent.show_state(state)
+            try:
+                shown = freeze(answer)
+            except NotPlain:
+                self._not_shown(answer)
+                return kind_of(state)
             fits = encoded_size(shown) <= MAX_SHOWN_BYTES
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed("show_state", error)
             return kind_of(state)
         return shown if fits else kind_of(state)
+
+    def _not_shown(self, answer: object) -> None:
+        name = f"{full_name_of(self.agent)}.show_state"
+        log.line(
+            "callback.failed",
+            agent=self.name,
+            module=module_of(self.agent),
+            callback="show_state",
+            error="invalid_return",
+            why=f"{name} returned {kind_of(answer)}, in which something cannot be sent: "
+            "show numbers, texts, bytes, lists and dicts of them",
+        )
 
 
 def _is_session(answer: object) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
+import inspect
 import os
 import sys
 import traceback
@@ -17,6 +18,7 @@ from functools import cache
 from typing import Any, cast
 
 from genagent_backends.base import Backend
+from genagent_protocol.errors import GenAgentError
 from genagent_protocol.plain import printable
 from genagent_protocol.reasons import StartError
 from genagentd.agent import log
@@ -201,9 +203,18 @@ def _import_problem(module_name: str, error: BaseException) -> str:
                 f"start it in the directory that holds it (--cwd, cwd=), or install it for "
                 f"{sys.executable}"
             )
+        case ModuleNotFoundError(name=str(missing)) if text != f"No module named {missing!r}":
+            problem = text  # Somebody has written what is missing, and how to get it.
+            advice = f"do that for {sys.executable}"
         case ModuleNotFoundError(name=str(missing)):
             problem = f"{said}{_where(error)}"
             advice = f"install {missing} for {sys.executable}, or start it where it is found"
+        case GenAgentError():
+            problem = f"{said}{_where(error)}"
+            advice = (
+                "an agent imports this file, too: what talks to the daemon belongs "
+                "under if __name__ == '__main__':"
+            )
         case _:
             problem = f"{said}{_where(error)}"
             advice = "mend it and start again"
@@ -247,6 +258,17 @@ def _instance(made_by: Any, spelled: str) -> Any:
         log.raised("init.failed", error, callback=spelled)
         return StartError(
             kind="init_failed",
-            message=f"{spelled}() raised {log.class_of(error)}",
+            message=f"{spelled}() raised {log.class_of(error)}{_wants_more(made_by)}",
             detail=log.class_of(error),
         )
+
+
+def _wants_more(made_by: Any) -> str:
+    """Return what is to be said if *made_by* cannot be called without arguments."""
+    try:
+        inspect.signature(made_by).bind()
+    except TypeError:
+        return ": it is made without arguments; what it needs reaches init_agent as options"
+    except BaseException:  # noqa: BLE001  # its signature may be code of others
+        return ""
+    return ""

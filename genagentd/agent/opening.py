@@ -25,7 +25,7 @@ from genagentd.agent.callbacks import Retained, plain, settled
 from genagentd.agent.class_names import full_name_of, kind_of
 from genagentd.agent.loading import load_agent, load_backend
 from genagentd.agent.plain_agent import PlainAgent
-from genagentd.agent.signatures import misfit
+from genagentd.agent.signatures import misfit, misspelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,8 @@ def _unusable_callback(agent: AnyAgent) -> StartError | None:
         return None
     try:
         problem = misfit(agent)
+        for name, meant in misspelled(agent):
+            log.line("callback.unknown", method=f"{full_name_of(agent)}.{name}", meant=meant)
     except BaseException as error:  # noqa: BLE001  # attributes may be code of theirs
         return _raised(full_name_of(agent), error)
     return None if problem is None else StartError(kind="init_failed", message=problem)

@@ -240,10 +240,15 @@ async def test_the_requests_that_end_with_their_agent_are_accounted_for() -> Non
         assert agent.told(envelopes.Completion) == []
 
 
-async def test_state_that_cannot_be_shown_is_shown_by_its_type() -> None:
-    """Status must be answered whatever show_state does."""
+async def test_state_that_cannot_be_shown_is_shown_by_its_type(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Status must be answered whatever show_state does; the log says what is wrong with it."""
     async with living("support.recorders:Secretive", options={"script": []}) as agent:
         assert await agent.shown() == "int"
+
+    said = capsys.readouterr().err
+    assert "why='support.recorders.Secretive.show_state returned dict, in which something" in said
 
 
 def test_text_that_cannot_leave_the_process_is_no_prompt() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from genagent_backends.base import Failed
 from genagent_protocol import envelopes
-from genagent_protocol.plain import FrozenDict
+from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import StartError
 from genagentd import Agent, NoReply, Run, function
 from genagentd.agent.loading import BACKENDS, installed_backends
@@ -107,6 +107,36 @@ class Unserved(Sparse):
         return None
 
 
+class Waited(Sparse):
+    """Shows its state later, to whom?"""
+
+    async def show_state(self, state: int) -> int:  # type: ignore[override]  # that is the mistake
+        return state
+
+
+class Needy(Sparse):
+    """Cannot be made as every agent is."""
+
+    def __init__(self, _what: str) -> None:
+        raise NotImplementedError
+
+
+class Misspelled(Sparse):
+    """Writes callbacks that nobody calls, and methods of its own."""
+
+    def handle_evnt(self, _event: Plain, state: int) -> int:
+        return state
+
+    def handle_inf(self, _message: object, state: int) -> int:
+        return state
+
+    def handle(self, state: int) -> int:
+        return state
+
+    def handle_event_of_kind(self, state: int) -> int:
+        return state
+
+
 class Generous(Sparse):
     """Takes what it is given under names of its own, and more."""
 
@@ -173,6 +203,16 @@ async def refused(wanted: Any) -> StartError:
             "init_failed",
             f"{HERE}.Unserved.lookup cannot be called with (arguments, state)",
         ),
+        (
+            start(f"{HERE}:Waited"),
+            "init_failed",
+            f"{HERE}.Waited.show_state is an async def, and nobody can wait for it",
+        ),
+        (
+            start(f"{HERE}:Needy"),
+            "init_failed",
+            "raised TypeError: it is made without arguments; what it needs reaches init_agent",
+        ),
         (start("no_such_module:Agent"), "import_failed", "there is no module no_such_module"),
         (start(None, "no_such_backend"), "unknown_backend", "installed are: "),
         (start(None, f"{HERE}:Nothing"), "unknown_backend", "it lacks start_session, prompt"),
@@ -226,6 +266,20 @@ async def test_a_start_that_fails_says_what_and_where_in_one_line(
     assert "secret" not in str(error)
 
 
+async def test_a_method_that_is_nearly_a_callback_is_named_in_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It starts: a class may have methods of its own. But nobody would ever find out."""
+    async with living(f"{HERE}:Misspelled", options={"script": []}):
+        pass
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("callback.unknown")] == [
+        f"callback.unknown method={HERE}.Misspelled.handle_evnt meant=handle_event",
+        f"callback.unknown method={HERE}.Misspelled.handle_inf meant=handle_info",
+    ]
+
+
 async def test_a_module_that_is_nowhere_names_directory_and_interpreter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -250,6 +304,15 @@ async def test_a_module_that_is_nowhere_names_directory_and_interpreter(
         ("import json\njson.loads('{{')", "at {file}:2;"),
         ("raise SystemExit", "SystemExit at {file}:1;"),
         ("import not_there_either", "'not_there_either' at {file}:1; install not_there_either"),
+        (
+            "raise ModuleNotFoundError('this needs x: pip install x', name='x')",
+            "bad_module cannot be imported: this needs x: pip install x; do that for ",
+        ),
+        (
+            "from genagent_protocol.errors import UsageError as E\nraise E('the name is taken')",
+            "the name is taken at {file}:2; an agent imports this file, too: "
+            "what talks to the daemon belongs under if __name__ == '__main__':",
+        ),
     ],
 )
 async def test_a_module_that_cannot_be_imported_is_told_with_its_line(

@@ -123,7 +123,9 @@ def timed_out(terms: Terms) -> StartError:
     """Return the error of a start whose time is over."""
     return StartError(
         kind="start_timeout",
-        message=f"the agent {_name(terms)} was not ready within {terms.start_timeout_ms} ms",
+        message=f"the agent {_name(terms)} was not ready within {terms.start_timeout_ms} ms: "
+        "its import, init_agent and the start of its session have to be done by then; "
+        "raise the limit, or do less there",
         detail=terms.start_timeout_ms,
     )
 
