@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeGuard
 
 from genagent_protocol.envelopes import UiMessage
 from genagent_protocol.errors import FunctionFailed, LocalWireError
@@ -173,7 +174,7 @@ class Session:
             self._send(prepared)
             return
         outcome = self._called(prepared, state)
-        if isinstance(outcome, Awaitable):
+        if _is_awaitable(outcome):
             task = asyncio.create_task(self._answer_later(prepared, outcome))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
@@ -223,9 +224,17 @@ class Session:
         return None
 
 
+def _is_awaitable(outcome: object) -> TypeGuard[Awaitable[object]]:
+    try:
+        return isinstance(outcome, Awaitable)
+    except BaseException:  # noqa: BLE001  # what it is is asked of the value itself as well
+        return False
+
+
 def _failure(name: str, error: BaseException) -> BaseException:
     """Return what a function raised; a line in the log if it did not choose to fail."""
-    if not isinstance(error, FunctionFailed):
+    # By its type: `isinstance` asks the exception itself as well, and that is code of others.
+    if not issubclass(type(error), FunctionFailed):
         log.raised("function.failed", error, function=name)
     return error
 

@@ -17,8 +17,9 @@ from genagent_protocol.reasons import TaskCrashed
 from genagent_protocol.refs import RequestRef
 from genagentd.agent import class_names, log
 from genagentd.agent.behaviour import Agent, NoReply
+from genagentd.agent.functions import function
 from genagentd.agent.loading import load_agent
-from support.agent_life import living, mint
+from support.agent_life import CLIENT, living, mint
 
 
 class _Answers(type):
@@ -101,6 +102,18 @@ class Rude(Agent[None]):
         return NoReply(state)
 
 
+class RudeDesk(Rude):
+    """Raises or returns, in a function that it offers, what its client names."""
+
+    @function
+    def fail(self, arguments: Any, _state: None) -> Any:
+        raise RUDE[arguments["how"]]()
+
+    @function
+    def give(self, arguments: Any, _state: None) -> Any:
+        return RUDE[arguments["how"]]()
+
+
 class RudeBackend:
     """Raises the exception that the prompt names."""
 
@@ -135,6 +148,24 @@ async def test_a_rude_exception_is_an_outcome_and_a_line_like_any_other(
     assert f"callback.failed agent=anna module={__name__} callback=handle_event error=" in said
     assert "turn.crashed agent=anna" in said
     assert "test_class_names.py:" in said
+
+
+@pytest.mark.parametrize("name", ["fail", "give"])
+async def test_a_rude_exception_of_a_function_is_an_answer(name: str) -> None:
+    """Raised or returned: the client hears of each, and the agent stays."""
+    async with living(f"{__name__}:RudeDesk", "echo") as agent:
+        attach = requests.AttachUi(session=3)
+        agent.say(envelopes.Call(call=1, request=attach), CLIENT.text, "1")
+        await agent.next(envelopes.Reply)
+        for rude in RUDE:
+            call = FrozenDict({"@call": name, "args": FrozenDict(how=rude)})
+            body = FrozenDict(surfaceId="main", functionCallId=rude, callFunction=call)
+            message = FrozenDict(version="v1.0", callAgentFunction=body)
+            agent.say(envelopes.UiMessage(message=message), CLIENT.text, "3")
+            answer: Any = (await agent.next(envelopes.UiMessage)).message["agentFunctionResponse"]
+
+            assert answer["functionCallId"] == rude
+            assert "error" in answer
 
 
 @pytest.mark.parametrize("rude", RUDE)

@@ -70,9 +70,10 @@ def value_of(function: Function, result: object, max_bytes: int) -> Copied:
 
 def error_of(failure: BaseException) -> RpcError:
     """Return the error of a call whose function raised: its own code, or EXECUTION_ERROR."""
-    if not isinstance(failure, FunctionFailed):
-        return RpcError(EXECUTION_ERROR, failure_text(failure))
     try:
+        # To ask what it is is to run its code, too.
+        if not isinstance(failure, FunctionFailed):
+            return RpcError(EXECUTION_ERROR, failure_text(failure))
         said = RpcError(failure.code, failure.text)
     except KeyboardInterrupt:
         raise

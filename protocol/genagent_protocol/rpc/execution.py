@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import cast, get_args
 
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.rpc.bodies import (
@@ -60,13 +60,15 @@ class Prepared:
         exception with EXECUTION_ERROR; anything else is the value. This does not
         remember that the call was answered.
         """
+        return self._answer(attempted(lambda: self._settled(outcome, limits)))
+
+    def _settled(self, outcome: object, limits: RpcLimits) -> Copied | RpcError:
         if isinstance(outcome, RpcError):
-            return self._answer(outcome)
-        if isinstance(outcome, BaseException):
-            return self._answer(error_of(outcome))
-        return self._answer(
-            attempted(lambda: value_of(self.function, outcome, limits.max_value_bytes))
-        )
+            return outcome
+        # By its type: `isinstance` asks the value itself as well, and that is code of others.
+        if issubclass(type(outcome), BaseException):
+            return error_of(cast("BaseException", outcome))
+        return value_of(self.function, outcome, limits.max_value_bytes)
 
     def _answer(self, outcome: Copied | RpcError) -> Message:
         if isinstance(outcome, RpcError):
