@@ -150,7 +150,7 @@ class Callbacks:
     def _judged_session(
         self, callback: effects.CheckpointSession | effects.ResetSession, answer: Any
     ) -> decisions.Decision:
-        if not _is_session(answer):
+        if not is_session(answer):
             reset = isinstance(callback, effects.ResetSession)
             return decisions.Declined(plain(answer.reason)) if reset else decisions.Invalid()
         self.retained.session = answer
@@ -215,7 +215,7 @@ class Callbacks:
                 called_plainly(lambda: backend.checkpoint_session(session, session_id))
             )
             forked.leave()
-            if _is_session(answer):
+            if is_session(answer):
                 return answer
             self._misfit("checkpoint_session", answer)
         except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
@@ -252,7 +252,7 @@ class Callbacks:
         )
 
 
-def _is_session(answer: object) -> bool:
+def is_session(answer: object) -> bool:
     """Whether a backend returned a session: it may be anything but a `Failed`."""
     return not isinstance(answer, behaviour.Failed)
 

@@ -23,7 +23,7 @@ from genagent_protocol.reasons import EventCaptureOverflow, Reason
 from genagent_protocol.turns.capture import Capture
 from genagentd.agent import log
 from genagentd.agent.behaviour import AnyAgent
-from genagentd.agent.callbacks import overrides, plain, settled
+from genagentd.agent.callbacks import is_session, overrides, plain, settled
 from genagentd.agent.class_names import module_of
 from genagentd.agent.sessions import called_plainly
 
@@ -201,7 +201,10 @@ def _stamped(said: object, at_ms: int) -> Event:
 
 async def _taught(backend: Backend, session: Session, outcome: Outcome) -> Session:
     if isinstance(outcome, Completed) and isinstance(backend, UpdatesSession):
-        return await settled(backend.update_session(session, outcome.response.terminal.data))
+        answer = await settled(backend.update_session(session, outcome.response.terminal.data))
+        if not is_session(answer):
+            raise TypeError("update_session returned Failed, not a session")
+        return answer
     return session
 
 

@@ -249,6 +249,16 @@ async def test_what_is_no_session_is_not_kept_when_a_checkpoint_is_applied_again
     assert f"callback=checkpoint_session error={told}" in capsys.readouterr().err
 
 
+async def test_what_is_no_session_is_not_kept_when_a_session_is_taught() -> None:
+    """It is the turn's code that returned it, so its turn fails, and the session is as it was."""
+    async with living(backend=f"{__name__}:Unteachable") as agent:
+        for _ in "12":
+            failed = Failed(
+                TaskCrashed("TypeError", "update_session returned Failed, not a session")
+            )
+            assert await agent.run("after") == failed
+
+
 class _GivenUp(concurrent.futures.Future[AgentAnswer]):
     """An answer whose waiter gives up, in another thread, right before one of our steps."""
 
@@ -391,6 +401,20 @@ class Odd:
             yield event("result")
 
         return Streaming(events(), session)
+
+
+class Unteachable(Odd):
+    """Declines to be taught by a result."""
+
+    def start_session(self, _options: FrozenDict) -> str:
+        return "first"
+
+    def prompt(self, session: str, _prompt: str, _turn: object) -> Any:
+        assert session == "first"
+        return Streaming([event("result")], "turned")
+
+    def update_session(self, _session: str, _data: FrozenDict) -> Any:
+        return BackendFailed("not this one")
 
 
 class Forgetful(Odd):
