@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from genagent_protocol.events import Event
 from genagent_protocol.failed import Failed as Failed
@@ -44,6 +44,10 @@ class Streaming:
 
     events: AsyncIterable[Event] | Iterable[Event]
     session: Session
+
+
+#: With which signal the end of a process begins.
+FirstSignal: TypeAlias = Literal["SIGINT", "SIGTERM", "SIGKILL"]
 
 
 class Process(Protocol):
@@ -97,12 +101,12 @@ class Process(Protocol):
         """Return the exit code once the process has ended."""
         ...
 
-    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
+    async def end(self, first: FirstSignal = "SIGINT") -> int:
         """End the process and its tree and return the exit code; at once if it has ended.
 
         SIGINT to the process alone (a provider CLI ends its own tools on it), then
         SIGTERM and SIGKILL to its group, with a grace between them that keeps the
-        whole inside the grace of an interrupt; *at_once* is SIGKILL and nothing else,
+        whole inside the grace of an interrupt. *first* is where it begins: with SIGKILL
         for one that has nothing to put in order. What it had already printed can still
         be read.
         """

@@ -15,6 +15,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from genagent_backends.base import FirstSignal
+
 STDERR_TAIL_BYTES = 8_192
 #: Between SIGINT and SIGTERM, and again between SIGTERM and SIGKILL.
 GRACE_MS = 1_500
@@ -117,12 +119,12 @@ class LoopProcess:
         assert self._process.returncode is not None
         return self._process.returncode
 
-    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
+    async def end(self, first: FirstSignal = "SIGINT") -> int:
         """End the process and return its exit code; at once if it has ended."""
-        if interrupt_first and not at_once:
+        if first == "SIGINT":
             self._signal(os.kill, signal.SIGINT)
             await self._exit_in_grace()
-        if not at_once:
+        if first != "SIGKILL":
             self._signal(os.killpg, signal.SIGTERM)
             await self._exit_in_grace()
         # Also if the process has ended: its group may hold children that have not.

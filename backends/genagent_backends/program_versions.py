@@ -80,7 +80,7 @@ async def _version_of(turn: Turn, command: Command) -> str | None:
         return None
     finally:
         # It has nothing to put in order, and a turn may be waiting: no grace.
-        await process.end(at_once=True)
+        await process.end("SIGKILL")
     return found[0].decode() if found else None
 
 

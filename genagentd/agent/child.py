@@ -15,6 +15,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
+from genagent_backends.base import FirstSignal
 from genagent_backends.timeouts import timeout
 from genagentd import kernel
 from genagentd.agent.sweep import Identity, readable, signalled
@@ -140,12 +141,13 @@ class ChildProcess:
         assert self._returncode is not None
         return self._returncode
 
-    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
+    async def end(self, first: FirstSignal = "SIGINT") -> int:
         """End the process and its tree and return the exit code; at once if it has ended."""
         tree: set[Identity] = set()
-        if interrupt_first and not at_once:
+        if first == "SIGINT":
             await self._signalled(tree, os.kill, signal.SIGINT)
-        await self._signalled(tree, os.killpg, signal.SIGKILL if at_once else signal.SIGTERM)
+        last = signal.SIGKILL if first == "SIGKILL" else signal.SIGTERM
+        await self._signalled(tree, os.killpg, last)
         # Also if the process has ended: its group may hold children that have not.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

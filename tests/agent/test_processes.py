@@ -159,7 +159,7 @@ async def children() -> AsyncIterator[list[ChildProcess]]:
     made: list[ChildProcess] = []
     yield made
     for child in made:
-        await child.end(interrupt_first=False)
+        await child.end("SIGTERM")
         child.close()
 
 
@@ -187,7 +187,7 @@ async def test_a_process_that_is_ended_at_once_gets_no_grace(
     helper = int(await child.read())
     begun = kernel.started_ticks(helper)
 
-    assert await child.end(at_once=True) == -signal.SIGKILL
+    assert await child.end("SIGKILL") == -signal.SIGKILL
     assert not kernel.is_alive(helper, begun)
 
 

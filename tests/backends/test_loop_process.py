@@ -108,7 +108,7 @@ async def test_without_the_interrupt_the_end_begins_harder(started: Started) -> 
     """Some programs take an interrupt for a request to go on."""
     process = started.sh("exec sleep 100")
 
-    assert await process.end(interrupt_first=False) == -signal.SIGTERM
+    assert await process.end("SIGTERM") == -signal.SIGTERM
 
 
 async def test_an_end_at_once_gives_no_grace(started: Started) -> None:
@@ -116,7 +116,7 @@ async def test_an_end_at_once_gives_no_grace(started: Started) -> None:
     process = started.sh("trap '' INT TERM; echo ready; sleep 100", grace_ms=3_600_000)
     assert await process.read() == b"ready\n"
 
-    assert await process.end(at_once=True) == -signal.SIGKILL
+    assert await process.end("SIGKILL") == -signal.SIGKILL
 
 
 async def test_the_group_goes_with_its_leader(started: Started) -> None:

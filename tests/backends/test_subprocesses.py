@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from genagent_backends import subprocesses
-from genagent_backends.base import Failed
+from genagent_backends.base import Failed, FirstSignal
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
 from genagent_backends.failures import failure_of
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse
@@ -224,7 +224,7 @@ class Chatterbox:
         await self.ended.wait()
         return -2
 
-    async def end(self, *, interrupt_first: bool = True, at_once: bool = False) -> int:
+    async def end(self, first: FirstSignal = "SIGINT") -> int:
         self.ended.set()
         return -2
 
