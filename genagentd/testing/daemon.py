@@ -1,8 +1,8 @@
 """A daemon of its own for a test or a demonstration: real, private, and gone afterwards.
 
 It lives in a short temporary directory, so that it meets neither the user's daemon nor
-another test's. This does not outlive its owner on purpose, but cannot end itself when
-the owner is killed: then its directory shows which one it is.
+another test's. It ends with its owner, also with one that is interrupted or killed. This
+does not remove the directory of an owner that was killed: its log stays there.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from genagent_protocol.errors import NotReachable
 from genagentd.client.client import Client
 from genagentd.paths import Places
 from genagentd.socket_path import probe
+from genagentd.testing.tied import Tied
 from genagentd.testing.waiting import DEADLINE_MS, until
 
 
@@ -30,7 +29,7 @@ class PrivateDaemon:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """Prepare it; *environment* is added to the daemon's. This starts nothing."""
         self._added = dict(environment or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._tied: Tied | None = None
         #: Its runtime directory: give it to `Client`, or as `GENAGENT_RUN_DIR` to programs.
         self.run_dir = Path(tempfile.mkdtemp(prefix="ga"))
 
@@ -63,7 +62,7 @@ class PrivateDaemon:
     @property
     def ended(self) -> bool:
         """Whether nothing of it runs any more; after a kill its guardian cleans up first."""
-        return self._process is None or self._process.poll() is not None
+        return self._tied is None or self._tied.ended
 
     def start(self) -> PrivateDaemon:
         """Run it, and return it when it answers. After an end it may be started again.
@@ -71,21 +70,16 @@ class PrivateDaemon:
         Raises:
             AssertionError: it ended at once, or does not answer; its log is in the message.
         """
+        self.stop()
         with (self.run_dir / "stderr").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "genagentd", "run"],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-            )
+            # Known before it runs: whoever interrupts the next line can still stop it.
+            self._tied = Tied(self.environment)
+            self._tied.start(log)
         until(self._answers, "the daemon answers")
         return self
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, f"the daemon ended:\n{self.log}"
+        assert not self.ended, f"the daemon ended:\n{self.log}"
         try:
             probe(self.places.socket)
             with Client(self.run_dir) as client:
@@ -99,24 +93,30 @@ class PrivateDaemon:
 
     def stop(self) -> None:
         """Let it end, and its agents with it; by force if it takes too long. Twice is fine."""
-        if self._process is None:
+        if self._tied is None:
             return
-        for _ in range(2):
-            if self._process.poll() is None:
-                self._process.send_signal(signal.SIGTERM)
-                try:
-                    self._process.wait(DEADLINE_MS / 1000)
-                except subprocess.TimeoutExpired:
-                    continue
-        self._process = None
+        try:
+            self._tied.ask_to_end(DEADLINE_MS / 1000)
+        finally:
+            # Whoever interrupts the waiting does not want to wait for agents either.
+            self._tied.ask_to_end(DEADLINE_MS / 1000)
+            self._tied.release()
+            self._tied = None
 
     def close(self) -> None:
-        """Stop it and remove its directory."""
-        self.stop()
-        shutil.rmtree(self.run_dir, ignore_errors=True)
+        """Stop it and remove its directory, also if the waiting is interrupted."""
+        try:
+            self.stop()
+        finally:
+            shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def __enter__(self) -> PrivateDaemon:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            # Nobody leaves a block that was not entered.
+            self.close()
+            raise
 
     def __exit__(
         self,
