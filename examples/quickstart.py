@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from genagent_protocol.plain import FrozenDict, Plain
-from genagentd import Agent, Client, NoReply, RequestRef, Response, Started
+from genagentd import Agent, Client, GenAgentError, NoReply, RequestRef, Response, Started
 from genagentd.messages import Completion, PollCompleted
 
 
@@ -54,18 +54,29 @@ def main(backend: str) -> None:
         client.start_agent(
             Coder, name="my-coder", backend=backend, options={"path": str(here)}, cwd=here
         )
-        print(client.ask("my-coder", "What does quickstart.py do?").text)  # waits for the turn
+        try:
+            talk(client)
+        finally:
+            client.stop("my-coder")  # this program started it
 
-        ref = client.tell_with_completion("my-coder", "Add tests for it")  # does not
-        client.notify("my-coder", {"ci_failed": "test_auth"})
-        for message in client:
-            if isinstance(message, Completion) and message.ref == ref:
-                break
-        known = client.poll("my-coder", ref)
-        print(known.response.text if isinstance(known, PollCompleted) else known)
-        print(client.status("my-coder").agent_state)
-        client.stop("my-coder")
+
+def talk(client: Client) -> None:
+    print(client.ask("my-coder", "What does quickstart.py do?").text)  # waits for the turn
+
+    ref = client.tell_with_completion("my-coder", "Add tests for it")  # does not
+    client.notify("my-coder", {"ci_failed": "test_auth"})
+    for message in client:
+        if isinstance(message, Completion) and message.ref == ref:
+            break
+    known = client.poll("my-coder", ref)
+    print(known.response.text if isinstance(known, PollCompleted) else known)
+    print(client.status("my-coder").agent_state)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "echo")
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "echo")
+    except GenAgentError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

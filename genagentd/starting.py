@@ -101,7 +101,8 @@ def agent_path(agent: object, cwd: str) -> str | None:
         return spelled
     if not isinstance(agent, type):
         raise UsageError(
-            f"agent: a class or 'package.module:Class' is wanted, not {type(agent).__name__}"
+            f"agent: a class or 'package.module:Class' is wanted, not an instance of "
+            f"{type(agent).__name__}"
         )
     if "<locals>" in agent.__qualname__:
         raise UsageError(f"agent: {agent.__qualname__} is local; move it to the top of a module")
@@ -120,9 +121,19 @@ def _main_module(cwd: str) -> str:
     if file is None or os.path.dirname(os.path.abspath(file)) != cwd:
         raise UsageError(
             "agent: its class is defined in __main__, which the agent process cannot import: "
-            "move it to a module, or give the script's directory as cwd"
+            f"move it to a module, {_as_a_module(file, cwd)}or give the script's directory as cwd"
         )
     return Path(file).stem
+
+
+def _as_a_module(file: str | None, cwd: str) -> str:
+    """Return the advice to run *file* as a module, if it can be one of those found in *cwd*."""
+    if file is None or not Path(file).absolute().is_relative_to(cwd):
+        return ""
+    parts = Path(file).absolute().relative_to(cwd).with_suffix("").parts
+    if not all(part.isidentifier() for part in parts):
+        return ""
+    return f"run the script with python -m {'.'.join(parts)}, "
 
 
 def _backend(backend: object) -> str:

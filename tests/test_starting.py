@@ -87,6 +87,7 @@ def test_whatever_one_field_is_is_refused_or_read(field: str, value: object) -> 
         ({"cwd": "/\ud800"}, "cwd: .* lone surrogate"),
         ({"cwd": "/a\0b"}, "cwd: .* NUL"),
         ({"backend": "\ud800"}, "backend: .* lone surrogate"),
+        ({"agent": object()}, "agent: .* not an instance of object"),
         ({"agent": "\ud800:A"}, "agent: .* lone surrogate"),
         ({"env": {"A=B": "x"}}, "env: 'A=B' is not a name"),
         ({"env": {"": "x"}}, "env: '' is not a name"),

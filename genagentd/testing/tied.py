@@ -58,6 +58,8 @@ class Tied:
                 stdout=self._log,
                 stderr=self._log,
                 cwd="/",
+                # Ctrl-C in the terminal is for the owner, who ends what it has.
+                start_new_session=True,
             )
         except OSError as error:
             self._process.set_exception(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from genagentd import Client
-from genagentd.testing import PrivateDaemon
-from support.fake_provider import Says
+from genagentd.testing import PrivateDaemon, until
+from support.fake_provider import Says, Sends
 from support.provider_thread import Loopback, loopback
 
 pytestmark = [
@@ -117,3 +119,84 @@ def test_the_supervisor_counts_its_own_agents(
     assert "its agents before clearing: 4" in done.stdout
     assert "its agents after clearing: 0" in done.stdout
     assert [row.name for row in genagent_client.list()] == ["stranger"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_ctrl_c_is_one_line_and_leaves_no_agent(
+    name: str, provider: Loopback, genagent_daemon: PrivateDaemon, genagent_client: Client
+) -> None:
+    """In the middle of a turn that would go on: no traceback, and the code of an interrupt."""
+    provider.answers(Sends(then="silence"))
+    with subprocess.Popen(
+        [sys.executable, "-m", f"examples.patterns.{name}", *_chat(provider.base_url)],
+        cwd=ROOT,
+        env=genagent_daemon.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        until(lambda: _working(genagent_client), "an agent is asking the provider")
+        program.send_signal(signal.SIGINT)
+        _, told = program.communicate(timeout=100)
+
+    assert told == "interrupted; what it started is stopped\n"
+    assert program.returncode == 130
+    assert genagent_client.list() == ()
+
+
+def _working(client: Client) -> bool:
+    names = [row.name for row in client.list() if row.state == "running"]
+    return any(client.runtime_snapshot(name).phase == "processing" for name in names)
+
+
+def test_a_private_daemon_ends_with_a_pattern_that_is_interrupted(
+    provider: Loopback, tmp_path: Path, nothing_left: None
+) -> None:
+    """Ctrl-C in a terminal reaches the whole group of the program; its daemon is not in it."""
+    provider.answers(Sends(then="silence"))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GENAGENT_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "examples.patterns.watcher", *_chat(provider.base_url)],
+        cwd=ROOT,
+        env=kept | {"GENAGENT_RUN_DIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as program:
+        assert program.stdout is not None
+        while "debug: tick" not in program.stdout.readline():
+            pass
+        os.killpg(program.pid, signal.SIGINT)
+        _, told = program.communicate(timeout=100)
+
+    assert told == "interrupted; what it started is stopped\n"
+    assert program.returncode == 130
+
+
+def test_options_for_no_backend_are_refused() -> None:
+    """The written-down answers take none: whoever gives some has forgotten `--backend`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.patterns.pool", "-o", "model=m"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert done.returncode == 2
+    assert "-o is for the backend: name it with --backend" in done.stderr
+
+
+def test_a_pattern_that_is_run_as_a_file_says_how_it_is_run(genagent_daemon: PrivateDaemon) -> None:
+    """Its agents are found as modules of the directory in which they work."""
+    done = subprocess.run(
+        [sys.executable, "examples/patterns/pool.py"],
+        cwd=ROOT,
+        env=genagent_daemon.environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert "run the script with python -m examples.patterns.pool" in done.stderr
