@@ -88,6 +88,8 @@ class Duplex:
         listener = Listener(turn, lines, clocks)
         async with LineReader(process, self._splitter) as reader, Saying(process) as saying:
             which = saying.add(_message(prompt))
+            # A turn that is stopped at its first event should not find its prompt unsaid.
+            await asyncio.sleep(0)
             try:
                 for before in kept:
                     _refuse(before, saying)

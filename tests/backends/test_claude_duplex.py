@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genagent_backends import claude_duplex
-from genagent_backends.base import Failed
+from genagent_backends.base import Failed, FirstSignal, Process
 from genagent_backends.claude import ClaudeBackend
 from genagent_backends.claude_asked import Asked, Prompt, Repeats
 from genagent_backends.failures import failure_of
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
+from genagent_backends.subprocesses import Clocks, Command
+from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
 from support.backend_cli import Step, StubCli
@@ -271,3 +275,111 @@ def test_a_prompt_that_is_repeated_in_other_words_is_known_by_its_id(
         asked = Asked(Prompt(prompt, "p-2"), "by text")
         assert list(asked.own(replayed(repeated, uuid))) == []
         assert asked.repeats == how
+
+
+# -- every program of a small world ---------------------------------------------------------------
+
+#: What a program may say that belongs to no prompt, or to one before.
+STALE = st.lists(st.sampled_from(["again", "error", "unasked", "question"]), max_size=3)
+ENDINGS = st.sampled_from(["result", "failed", "error", "error, then result", "exit"])
+Habit = tuple[list[str], str, list[str]]
+
+
+class Program(Process):
+    """A program in memory: it answers each prompt by its habits, and repeats it by its id."""
+
+    def __init__(self, habits: Iterator[Habit]) -> None:
+        self._habits = habits
+        self._said = b""
+        self._more = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._last = ""
+
+    pid = 0
+    stderr_tail = ""
+
+    @property
+    def returncode(self) -> int | None:
+        return -2 if self._ended.is_set() else None
+
+    async def write(self, data: bytes) -> None:
+        heard = json.loads(data)
+        if heard["type"] != "user":
+            return
+        before, ending, after = next(self._habits)
+        prompt = heard["message"]["content"]
+        self._say(*before)
+        self._print({**heard, "isReplay": True})
+        if ending.startswith("error"):
+            self._say("error")
+        if ending in ("result", "failed", "error, then result"):
+            self._last = f"answer to {prompt}"
+            self._print({"type": "result", "result": self._last, "is_error": ending == "failed"})
+        if ending == "exit":
+            await self.end()
+        else:
+            self._say(*after)
+
+    def _say(self, *kinds: str) -> None:
+        for kind in kinds:
+            match kind:
+                case "again" if self._last:  # there is an earlier turn
+                    self._print({"type": "result", "result": self._last})
+                case "error":
+                    self._print({"type": "error", "error": "hiccup"})
+                case "unasked":
+                    self._print({"type": "result", "result": "by itself", "origin": {"kind": "x"}})
+                case "question":
+                    self._print({"type": "control_request", "request_id": "q"})
+
+    def _print(self, line: dict[str, object]) -> None:
+        self._said += json.dumps(line).encode() + b"\n"
+        self._more.set()
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        while not self._said and not self._ended.is_set():
+            self._more.clear()
+            await self._more.wait()
+        said, self._said = self._said[:limit_bytes], self._said[limit_bytes:]
+        return said
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        return -2
+
+    async def end(self, first: FirstSignal = "SIGINT") -> int:
+        self._ended.set()
+        self._more.set()
+        return -2
+
+    async def close_stdin(self) -> None:
+        await self.end()
+
+
+@settings(deadline=None)
+@given(habits=st.lists(st.tuples(STALE, ENDINGS, STALE), min_size=4, max_size=4))
+def test_no_prompt_is_ever_answered_with_the_answer_to_another(habits: list[Habit]) -> None:
+    """Whatever a program says between its answers, before a prompt is taken up, or too late."""
+    left = iter(habits)
+    turn = RehearsalTurn()
+
+    async def spawn(*_argv: object, **_how: object) -> Process:
+        return Program(left)
+
+    turn.spawn = spawn  # type: ignore[method-assign]  # nothing is started here
+
+    async def talk() -> list[Event]:
+        duplex, ends = claude_duplex.Duplex(), list[Event]()
+        for number in range(len(habits)):
+            command = Command(("claude",), f"prompt {number}".encode(), {})
+            said = [event async for event in duplex.turn(turn, command, Clocks(None, None))]
+            ends.append(said[-1])
+        await duplex.close()
+        return ends
+
+    for number, end in enumerate(asyncio.run(talk())):
+        wanted = habits[number][1]
+        if end.kind == "result":
+            assert (wanted, end.data["text"]) == ("result", f"answer to prompt {number}")
+        elif wanted == "failed":
+            assert "answer to" not in str(end.data) or f"answer to prompt {number}" in str(end.data)

@@ -271,3 +271,21 @@ async def test_claude_tells_the_cost_of_each_turn(home: Path) -> None:
             costs.append(done.terminal.data["cost_usd"])
 
     assert costs[0] == pytest.approx(costs[1])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "for_the_model"),
+    [("/cost", False), (" \n", False), ("", True), ("apples", True), ("--plums", True)],
+)
+async def test_in_one_process_every_prompt_has_its_own_answer(
+    prompt: str, for_the_model: bool, home: Path
+) -> None:
+    """The program repeats a prompt by its id, whatever it makes of it; a blank one it answers."""
+    async with talking(duplex, home) as talk:
+        succeeded(await talk.say("one", Says(pieces=("first",))))
+        own = succeeded(await talk.say(prompt, Says(pieces=("second",))))
+        after = succeeded(await talk.say("three", Says(pieces=("third",))))
+
+        assert (own.text == "second") == for_the_model
+        assert after.text == "third"
+        assert len(talk.turn.session_processes) == 1
