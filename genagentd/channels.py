@@ -18,13 +18,16 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import zmq
 
 from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import NotReachable
+from genagentd.arrivals import Message, OnMessage, Peer
 from genagentd.connections import Connections
+from genagentd.entrance import Entrance
+from genagentd.gate import Gate
 from genagentd.socket_path import check_path, probe
 
 #: Messages taken from one socket before the loop gets its turn again.
@@ -39,26 +42,6 @@ _MAX_SOCKETS = 65_000
 #: As many as a process needs that has one connection; a table for more costs it 1 MiB.
 FEW_SOCKETS = 16
 
-
-class Peer(NamedTuple):
-    """Who sent a frame, by the kernel's word."""
-
-    uid: int
-    gid: int
-    pid: int
-
-
-class Message(NamedTuple):
-    """One message as it arrived. `route` and `fd` name the connection it came by."""
-
-    route: bytes
-    fd: int
-    peer: Peer
-    header: bytes
-    body: bytes
-
-
-OnMessage: TypeAlias = Callable[[Message], None]
 
 _contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
 
@@ -147,6 +130,7 @@ def _peer(frame: zmq.Frame) -> Peer:
 class _Event(NamedTuple):
     kind: int
     fd: int
+    endpoint: str
 
 
 class _Monitor:
@@ -167,7 +151,8 @@ class _Monitor:
             while True:
                 frames = self.pair.recv_multipart(zmq.NOBLOCK)
                 kind = int.from_bytes(frames[0][:2], "little")
-                yield _Event(kind, int.from_bytes(frames[0][2:6], "little", signed=True))
+                fd = int.from_bytes(frames[0][2:6], "little", signed=True)
+                yield _Event(kind, fd, os.fsdecode(frames[1]))
 
     def close(self) -> None:
         self._watched.disable_monitor()
@@ -257,7 +242,7 @@ class _Looped:
             return
         for event in self._monitor.events():
             if event.kind == zmq.EVENT_DISCONNECTED:
-                self._gone.append(self._ended(event.fd))
+                self._gone.append(self._ended(event))
                 self._look_again()
             else:
                 self._begun(event)
@@ -271,7 +256,7 @@ class _Looped:
     def _begun(self, event: _Event) -> None:
         raise NotImplementedError
 
-    def _ended(self, fd: int) -> int:
+    def _ended(self, event: _Event) -> int:
         """Return the number of the connection that ended."""
         raise NotImplementedError
 
@@ -300,10 +285,17 @@ class Listener(_Looped):
     """A bound socket that hears many peers and knows when one of them is gone.
 
     `on_gone(route)` is called once for each connection that a message came by, after
-    the last one.
+    the last one; `on_crowd(free)` when peers have to wait, because too few descriptors
+    are free.
     """
 
-    def __init__(self, path: str, on_message: OnMessage, on_gone: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        path: str,
+        on_message: OnMessage,
+        on_gone: Callable[[bytes], None],
+        on_crowd: Callable[[int], None] = lambda _free: None,
+    ) -> None:
         """Bind.
 
         Raises:
@@ -315,25 +307,32 @@ class Listener(_Looped):
         self._on_gone = on_gone
         self._connections = Connections()
         super().__init__(zmq.ROUTER, on_message, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        self._bind()
-
-    def _bind(self) -> None:
-        # The socket file gets its mode from the umask and nowhere else.
-        before = os.umask(0o077)
         try:
-            with _errors_of_the_system():
-                self._socket.bind(f"ipc://{self.path}")
+            self.gate = Gate(path, self._accept_from, self._leave, self._watch, on_crowd)
         except OSError:
-            self.close()
+            super().close()
             raise
-        finally:
-            os.umask(before)
+
+    def _accept_from(self, entrance: Entrance) -> None:
+        with _errors_of_the_system():
+            self._socket.set(zmq.USE_FD, entrance.fd)
+            self._socket.bind(entrance.endpoint)
+
+    def _leave(self, entrance: Entrance) -> None:
+        self._socket.unbind(entrance.endpoint)
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close the socket; with a linger, what was sent has that long to leave."""
+        self.gate.close()
+        super().close(linger_ms)
 
     def _begun(self, event: _Event) -> None:
         self._connections.accepted(event.fd)
+        self.gate.accepted(event.endpoint)
 
-    def _ended(self, fd: int) -> int:
-        return self._connections.ended(fd)
+    def _ended(self, event: _Event) -> int:
+        self.gate.ended(event.endpoint)
+        return self._connections.ended(event.fd)
 
     def _hear(self, message: Message) -> None:
         if not self._connections.knows(message.route):
@@ -397,9 +396,9 @@ class Connection(_Looped):
         self.open = True
         self._on_open()
 
-    def _ended(self, fd: int) -> int:
+    def _ended(self, event: _Event) -> int:
         self.open = False
-        return fd
+        return event.fd
 
     def _tell_gone(self, connection: int) -> None:  # noqa: ARG002  # there is only one peer
         self._on_gone()
@@ -428,7 +427,7 @@ class BlockingConnection:
         Raises:
             NotReachable: nothing listens there, or it did not answer in time.
         """
-        probe(path)
+        probe(path, timeout_ms)
         self._socket = _prepare(zmq.DEALER)
         self._monitor = _Monitor(
             self._socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED

@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import platform
+import resource
 import signal
 import time
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ _CLONE = {
     "ppc64le": 120,
 }
 _CLONE_PARENT = 0x8000
+
+#: What a process may open that may open as many as it likes.
+_UNLIMITED = 1_048_576
 
 _libc = ctypes.CDLL(None, use_errno=True)
 #: The same library, called without letting go of the interpreter's lock.
@@ -194,3 +198,10 @@ def user_of(pid: int) -> int | None:
 def open_descriptors() -> int:
     """Return how many descriptors this process has open."""
     return len(os.listdir("/proc/self/fd")) - 1
+
+
+def free_descriptors() -> int:
+    """Return how many descriptors this process may still open."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _UNLIMITED if limit == resource.RLIM_INFINITY else limit
+    return most - open_descriptors()

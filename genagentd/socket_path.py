@@ -15,6 +15,9 @@ from genagent_protocol.errors import NotReachable, UsageError
 #: A path that the kernel and libzmq accept may be at most this long, in bytes.
 MAX_PATH_BYTES = 107
 
+#: Longer than anybody waits, and short enough for the kernel.
+_MAX_WAIT_MS = 86_400_000
+
 
 class UnusablePlace(UsageError):
     """The directory of a daemon cannot be one; the message says which, why, and what to do."""
@@ -34,8 +37,10 @@ def check_path(path: str) -> None:
         )
 
 
-def probe(path: str) -> None:
+def probe(path: str, within_ms: int = 0) -> None:
     """Make sure that something listens at *path*, without saying a word to it.
+
+    Where many wait to be let in already, this waits for a place, *within_ms* at most.
 
     Raises:
         UnusablePlace: the path is too long to be one.
@@ -43,7 +48,12 @@ def probe(path: str) -> None:
     """
     check_path(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
-        tried.setblocking(False)
+        if within_ms:
+            # The kernel's own limit: one of Python's would not wait for a place at all.
+            limit = struct.pack("ll", *divmod(min(within_ms, _MAX_WAIT_MS) * 1_000, 1_000_000))
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        else:
+            tried.setblocking(False)
         try:
             tried.connect(path)
         except BlockingIOError:

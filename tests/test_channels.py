@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -15,8 +16,9 @@ import zmq
 
 from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import NotReachable, UsageError
-from genagentd import channels, socket_path
-from genagentd.channels import BATCH, BlockingConnection, Connection, Listener, Message
+from genagentd import channels, gate, kernel, socket_path
+from genagentd.arrivals import Message
+from genagentd.channels import BATCH, BlockingConnection, Connection, Listener
 from genagentd.connections import Connections
 from genagentd.socket_path import MAX_PATH_BYTES, check_path, probe
 from support.wires import Gone, Wires, received, until
@@ -659,3 +661,129 @@ def test_a_connection_needs_a_running_loop(wires: Wires) -> None:
     """A connection nobody reads would wait for ever."""
     with pytest.raises(RuntimeError):
         Connection(wires.path, lambda _m: None, lambda: None, lambda: None)
+
+
+# --- room for more
+
+
+class Room:
+    """How many descriptors are said to be free; crowds are noted."""
+
+    def __init__(self, free: int, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = free
+        self.crowds: list[int] = []
+        self.heard: list[bytes] = []
+        self.gone: list[bytes] = []
+        monkeypatch.setattr(kernel, "free_descriptors", lambda: self.free)
+        monkeypatch.setattr(gate, "LOOK_AGAIN_S", 0.0)
+        monkeypatch.setattr(gate, "RETIRED_S", 0.05)
+        self.listener = Listener(
+            path, lambda m: self.heard.append(m.body), self.gone.append, self.crowds.append
+        )
+
+
+@contextlib.contextmanager
+def strangers(path: str, count: int) -> Iterator[list[socket.socket]]:
+    """So many connections that never say a word; who finds no place is left out."""
+    came: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.setblocking(False)
+            came.append(stranger)
+            try:
+                stranger.connect(path)
+            except BlockingIOError:
+                break
+        yield came
+    finally:
+        for stranger in came:
+            stranger.close()
+
+
+async def test_nobody_is_let_in_without_room_and_everybody_with(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libzmq would take the process with it; who waits is let in later."""
+    room = Room(2 * gate.PORTION + gate.SPARE - 1, wires.path, monkeypatch)
+    wires.ends.append(room.listener)
+    before = kernel.open_descriptors()
+    mouth = wires.mouth()
+    with strangers(wires.path, 100) as came:
+        assert len(came) <= gate.PORTION
+        await until(lambda: room.crowds, "it was said that somebody waits")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not mouth.connection.open
+
+        room.free += 1
+        await mouth.opened()
+        assert mouth.connection.send(b"header", b"body")
+        await until(lambda: room.heard, "it was heard")
+
+    assert room.crowds == [2 * gate.PORTION + gate.SPARE - 1]
+    late = await wires.mouth().opened()
+    mouth.connection.close()
+    late.connection.close()
+    await until(lambda: len(room.gone) == 1, "its end was told")
+    await until(lambda: kernel.open_descriptors() <= before, "all came back")
+    room.listener.close()
+    assert not os.path.lexists(wires.path)
+
+
+@pytest.mark.parametrize("free", [100, gate.ROOMY, gate.ROOMY + 1, 10_000])
+async def test_who_comes_is_heard_however_much_room_there_is(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """The way in changes with the room there is, also in between, and nothing else does."""
+    room = Room(free, wires.path, monkeypatch)
+    wires.ends.append(room.listener)
+    monkeypatch.setattr(gate, "RECOUNT_S", 0.0)
+
+    for number, now_free in enumerate([free, 100, 10_000, 100, 100, 10_000, free]):
+        room.free = now_free
+        mouth = await wires.mouth().opened()
+        assert mouth.connection.send(b"header", b"%d" % number)
+        await until(lambda: len(room.heard) > number, "it was heard")  # noqa: B023  # awaited here
+        if number % 2:
+            mouth.connection.close()
+
+    await until(lambda: len(room.gone) == 3, "the ends were told")
+    assert room.heard == [b"%d" % number for number in range(7)]
+    assert stat.S_IMODE(os.stat(wires.path).st_mode) == 0o700
+    assert os.listdir(os.path.dirname(wires.path)) == [os.path.basename(wires.path)]
+
+
+@pytest.mark.parametrize("free", [100, 10_000])
+async def test_a_path_that_is_somebody_elses_by_now_is_left_to_them(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """An end would make another daemon unreachable that was started in a new directory."""
+    room = Room(free, wires.path, monkeypatch)
+    os.unlink(wires.path)
+    other = wires.ear()
+
+    room.listener.close()
+
+    mouth = await wires.mouth().opened()
+    assert mouth.connection.send(b"header", b"body")
+    await until(lambda: other.bodies, "the other one is heard")
+
+
+@pytest.mark.parametrize("free", [100, 10_000])
+async def test_a_listener_whose_file_was_removed_can_be_renewed(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch, free: int
+) -> None:
+    """Whoever was connected stays so, and others come again."""
+    room = Room(free, wires.path, monkeypatch)
+    wires.ends.append(room.listener)
+    first = await wires.mouth().opened()
+    room.listener.gate.renew()
+    os.unlink(wires.path)
+
+    room.listener.gate.renew()
+
+    second = await wires.mouth().opened()
+    for mouth in (first, second):
+        assert mouth.connection.send(b"header", b"body")
+    await until(lambda: len(room.heard) == 2, "both were heard")

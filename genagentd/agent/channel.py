@@ -12,7 +12,8 @@ from collections.abc import Callable
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import Header, decode_header
 from genagentd.agent import forked
-from genagentd.channels import Listener, Message
+from genagentd.arrivals import Message
+from genagentd.channels import Listener
 
 
 class Channel:

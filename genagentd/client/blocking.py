@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from genagent_protocol.envelopes import Welcome
 from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
+from genagentd.arrivals import Message as Arrived
 from genagentd.channels import BlockingConnection
-from genagentd.channels import Message as Arrived
 from genagentd.client import calls, forks, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation

@@ -13,7 +13,7 @@ from genagentd import kernel
 
 #: Descriptors one agent takes in the daemon, and what is kept free for everything else.
 PER_AGENT = 10
-RESERVED = 40
+RESERVED = 64
 
 
 class Exhausted(Exception):

@@ -23,7 +23,7 @@ from genagentd.config import Config
 from genagentd.daemon import brief
 from genagentd.daemon.lives import Life, now_ms
 from genagentd.daemon.owners import Owners
-from genagentd.daemon.report import report
+from genagentd.daemon.report import report, warn
 from genagentd.daemon.shell import Caller, Shell
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
 from genagentd.paths import Places
@@ -358,6 +358,7 @@ class Daemon:
             uptime_ms=now_ms() - self._began_ms,
             bad_frames=self._board.foreign_frames,
             descriptors=kernel.open_descriptors(),
+            reachable=self._board.reachable,
         )
         for row in self._rows():
             report(
@@ -381,6 +382,12 @@ class Daemon:
         self._config = config
         self.shell.reconfigure(config)
         report("config.reloaded", grace_ms=config.grace_ms, pass_env=list(config.pass_env))
+
+    def renew(self) -> None:
+        """Be reachable again, if somebody removed our socket's file."""
+        self._board.renew()
+        if not self._board.reachable:
+            warn("socket.taken", path=self._places.socket)
 
     # --- the end
 

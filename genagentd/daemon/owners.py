@@ -9,6 +9,7 @@ is heard.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -29,8 +30,10 @@ class Owners:
         self._watched: dict[Client, int] = {}
 
     def watch(self, client: Client) -> None:
-        """Watch the process that made *client*'s connection; one we cannot see is not watched."""
-        pidfd = kernel.open_pidfd(client.pid) if client.pid > 0 else None
+        """Watch the process that made *client*'s connection; if that can be."""
+        pidfd = None
+        with contextlib.suppress(OSError):
+            pidfd = kernel.open_pidfd(client.pid) if client.pid > 0 else None
         if pidfd is not None:
             self._watched[client] = pidfd
             self._loop.add_reader(pidfd, self._ended, client)

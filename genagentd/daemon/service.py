@@ -66,7 +66,7 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
     check_path(places.longest_socket)
     make_private(places.run)
     make_private(places.state)
-    with _locked(places):
+    with _locked(places) as lock:
         _meet_nobody(places)
         for directory in (places.agents, places.logs):
             make_private(directory)
@@ -77,12 +77,13 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         kernel.adopt_orphans()
         code = asyncio.run(_run(places, config, reload))
         channels.end_context()
-        _remove_stale(places)
+        if _is_at(places.lock, lock):
+            _remove_stale(places)
     return code
 
 
 @contextlib.contextmanager
-def _locked(places: Places) -> Iterator[None]:
+def _locked(places: Places) -> Iterator[int]:
     try:
         fd = os.open(places.lock, _LOCK_FLAGS | os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -98,11 +99,21 @@ def _locked(places: Places) -> Iterator[None]:
                 raise AlreadyRunning(places, lock_holder(places))
             fcntl.flock(fd, fcntl.LOCK_UN)
         _write_pid(fd, places)
-        yield
+        yield fd
         # The file stays, for removing it would let two daemons lock two files of one name.
         os.ftruncate(fd, 0)
     finally:
         os.close(fd)
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Whether *path* still is the file that *fd* is.
+
+    Somebody may have removed the directory, and another daemon may live in its successor.
+    """
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.lstat(path), os.fstat(fd))
+    return False
 
 
 def _write_pid(fd: int, places: Places) -> None:
@@ -231,6 +242,7 @@ class _Service:
     def _asked_to_reload(self) -> None:
         self._manager.reloading()
         reopen()
+        self._daemon.renew()
         try:
             config = self._reload()
         except BadConfiguration as error:

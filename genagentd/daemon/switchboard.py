@@ -37,7 +37,8 @@ from genagent_protocol.refs import (
     MalformedIdentity,
     RequestRef,
 )
-from genagentd.channels import Connection, Listener, Message
+from genagentd.arrivals import Message
+from genagentd.channels import Connection, Listener
 from genagentd.daemon import brief
 from genagentd.daemon.report import warn
 from genagentd.outbox import Capacity, Intake, Missing, Outbox, Parcel
@@ -147,7 +148,7 @@ class Switchboard:
         self._by_route: dict[bytes, Client] = {}
         self._ports: dict[str, Port] = {}
         self.bad_frames = 0
-        self._listener = Listener(path, self._hear_client, self._client_gone)
+        self._listener = Listener(path, self._hear_client, self._client_gone, _warn_of_crowd)
 
     @property
     def clients(self) -> int:
@@ -158,6 +159,15 @@ class Switchboard:
     def foreign_frames(self) -> int:
         """Frames that were no message, headers that were none, and frames of strangers."""
         return self.bad_frames + self._listener.bad_frames
+
+    @property
+    def reachable(self) -> bool:
+        """Whether who connects to our path comes to us."""
+        return self._listener.gate.reachable
+
+    def renew(self) -> None:
+        """Be reachable again, if somebody removed the socket's file."""
+        self._listener.gate.renew()
 
     def close(self) -> None:
         """Close the listener; what was said to clients has two seconds to leave."""
@@ -398,6 +408,10 @@ def _lost(port: Port, kind: str) -> None:
     # What fills an inbox is often a flood, and must not become one of lines.
     if str(port.lost).strip("0") == "1":
         warn("inbox.full", agent=port.name, incarnation=port.text, kind=kind[:40], lost=port.lost)
+
+
+def _warn_of_crowd(free: int) -> None:
+    warn("clients.wait", free_descriptors=free)
 
 
 def _of_daemon(to: Sender, envelope: object) -> Parcel:

@@ -14,7 +14,8 @@ import pytest
 from genagent_protocol import codec, envelopes, schema
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
-from genagentd.channels import Connection, Listener, Message
+from genagentd.arrivals import Message
+from genagentd.channels import Connection, Listener
 from genagentd.daemon import switchboard
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
 from genagentd.outbox import Capacity, Outbox, Parcel

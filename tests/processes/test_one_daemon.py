@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -340,3 +341,35 @@ def test_a_client_does_not_talk_to_somebody_elses_daemon(place: PrivateDaemon) -
 def _listens(path: str) -> bool:
     with socket.socket(socket.AF_UNIX) as plain:
         return plain.connect_ex(path) == 0
+
+
+def test_the_end_of_an_old_daemon_leaves_its_successor_alone(place: PrivateDaemon) -> None:
+    """Somebody removed the directory under it, and another one lives in a new one of that name."""
+    old = PrivateDaemon(run=place.run).start()
+    shutil.rmtree(place.run)
+    place.run.mkdir(mode=0o700)
+    place.start()
+    try:
+        with Client(place.run) as client:
+            handle = fleet.start(client, "a")
+            sockets = set(place.places.agents.iterdir())
+            old.signal(signal.SIGTERM)
+            assert old.wait() == 0
+
+            assert client.whereis("a") == handle
+            assert sockets <= set(place.places.agents.iterdir())
+        assert ran(place, "genagentd", "status").code == 0
+    finally:
+        old.stop()
+
+
+def test_a_daemon_whose_socket_was_removed_can_be_reached_again(place: PrivateDaemon) -> None:
+    """SIGHUP opens what was moved away anew: its log, and its socket."""
+    place.start()
+    os.unlink(place.places.socket)
+    assert ran(place, "genagentd", "status").code == 7
+
+    place.signal(signal.SIGHUP)
+
+    until(lambda: ran(place, "genagentd", "status").code == 0, "it is reached again")
+    assert ran(place, "genagentd", "stop").code == 0

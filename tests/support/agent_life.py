@@ -27,7 +27,8 @@ from genagent_protocol.reasons import SHUTDOWN
 from genagent_protocol.refs import BootId, Incarnation, MailboxAddress, RequestRef
 from genagent_protocol.requests import AgentRequest
 from genagentd.agent.entry import Life
-from genagentd.channels import Connection, Message
+from genagentd.arrivals import Message
+from genagentd.channels import Connection
 
 T = TypeVar("T")
 

@@ -33,7 +33,8 @@ from genagent_protocol.envelopes import (
 )
 from genagent_protocol.header import DAEMON, DeliveryClass, Header, decode_header, encode_header
 from genagent_protocol.requests import DemonitorAgent, MonitorAgent, WatchTelemetry
-from genagentd.channels import Listener, Message
+from genagentd.arrivals import Message
+from genagentd.channels import Listener
 from genagentd.paths import Places
 from support.peer import BOOT, OWN, PLACE
 from support.waiting import until

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from genagentd.channels import BlockingConnection, Connection, Listener, Message
+from genagentd.arrivals import Message
+from genagentd.channels import BlockingConnection, Connection, Listener
 
 
 class Gone(NamedTuple):

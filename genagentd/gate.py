@@ -1,0 +1,194 @@
+"""Who comes is let in only while there are descriptors for it; until then it waits outside.
+
+libzmq aborts the process when it accepts a connection and no descriptor is left. So it
+gets a listening socket only when nobody can come to that any more, because another one
+took its place, and when there is room for all who can be waiting there. With very
+much room it gets the one that they come to. Nothing here accepts a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import select
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from genagentd import kernel
+from genagentd.entrance import Entrance
+
+#: With so many free descriptors, whoever comes is let in at once, and so many may wait.
+ROOMY = 1_024
+BACKLOG = 100
+#: How often it is looked whether that is still so, while somebody comes.
+RECOUNT_S = 1.0
+#: With fewer, so many are let in at a time, two descriptors each, and so many are spared.
+PORTION = 16
+SPARE = 16
+#: How soon it is looked again whether there is room for a portion.
+LOOK_AGAIN_S = 0.2
+#: How long an entrance that nobody comes to any more is kept for who was on the way to it.
+RETIRED_S = 1.0
+
+
+class Gate:
+    """The entrances of one listener, one after the other, in a running loop."""
+
+    def __init__(
+        self,
+        path: str,
+        accept_from: Callable[[Entrance], None],
+        leave: Callable[[Entrance], None],
+        hear_news: Callable[[], None],
+        on_crowd: Callable[[int], None],
+    ) -> None:
+        """Be reachable at *path*.
+
+        `accept_from` has whoever waits at an entrance let in, and owns its socket from then
+        on; `leave` closes that and every connection that came by it. `hear_news` tells what
+        was accepted and ended meanwhile. `on_crowd` gets the number of free descriptors
+        when somebody begins to wait.
+
+        Raises:
+            OSError: the directory, or what this process may open, does not allow it.
+        """
+        self._path = path
+        self._accept_from = accept_from
+        self._leave = leave
+        self._hear_news = hear_news
+        self._on_crowd = on_crowd
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count()
+        self._front: Entrance | None = None
+        #: Whether who comes to the front is let in at once.
+        self._wide_open = False
+        self._crowded = False
+        self._closed = False
+        #: How many connections there are by each entrance.
+        self._inside: Counter[str] = Counter()
+        #: Entrances that nobody comes to any more, and by which somebody still is there.
+        self._retired: dict[str, Entrance] = {}
+        #: Acceptances since the descriptors were counted, and when that was.
+        self._uncounted = 0
+        self._counted_at = 0.0
+        self._open()
+
+    @property
+    def reachable(self) -> bool:
+        """Whether who connects to the path comes to us."""
+        return self._front is not None and self._front.is_there()
+
+    def accepted(self, endpoint: str) -> None:
+        """Somebody was let in by that entrance."""
+        self._inside[endpoint] += 1
+        self._uncounted += 1
+        front = self._front
+        if front is None or not self._wide_open:
+            return
+        late = time.monotonic() > self._counted_at + RECOUNT_S
+        if (late or self._uncounted > ROOMY // 8) and not self._is_roomy():
+            self._replace(front)
+
+    def ended(self, endpoint: str) -> None:
+        """A connection by that entrance is over."""
+        self._inside[endpoint] -= 1
+        if self._inside[endpoint] == 0:
+            retired = self._retired.pop(endpoint, None)
+            if retired is not None:
+                self._retire_later(retired)
+
+    def renew(self) -> None:
+        """Be reachable again, if somebody removed the file; does nothing while there is one."""
+        if self._closed or os.path.lexists(self._path):
+            return
+        front = self._front
+        if front is None:
+            with contextlib.suppress(OSError):
+                self._open()
+            return
+        if not self._wide_open:
+            # It cannot be reached, so it costs no room; who waits there waited before.
+            self._loop.remove_reader(front.fd)
+            self._accept_from(front)
+        self._replace(front)
+
+    def close(self) -> None:
+        """Be reachable no longer; who is inside is not touched."""
+        self._closed = True
+        front, self._front = self._front, None
+        if front is None:
+            return
+        front.remove()
+        if not self._wide_open:
+            self._loop.remove_reader(front.fd)
+            os.close(front.fd)
+
+    def _open(self) -> None:
+        """Have a new entrance at the path, in the place of the one that was there."""
+        roomy = self._is_roomy()
+        front = Entrance(self._path, next(self._numbers), BACKLOG if roomy else PORTION - 1)
+        self._front, self._wide_open = front, roomy
+        if roomy:
+            self._accept_from(front)
+        else:
+            self._loop.add_reader(front.fd, self._knocked)
+
+    def _is_roomy(self) -> bool:
+        self._uncounted, self._counted_at = 0, time.monotonic()
+        return kernel.free_descriptors() > ROOMY
+
+    def _knocked(self) -> None:
+        """Somebody waits at the front: let that portion in, if there is room for all of it."""
+        front = self._front
+        if front is None or self._wide_open:
+            return
+        self._loop.remove_reader(front.fd)
+        free = kernel.free_descriptors()
+        if free < 2 * PORTION + SPARE:
+            if not self._crowded:
+                self._crowded = True
+                self._on_crowd(free)
+            self._loop.call_later(LOOK_AGAIN_S, self._look_at, front)
+            return
+        self._crowded = False
+        self._replace(front)
+        self._accept_from(front)
+
+    def _look_at(self, front: Entrance) -> None:
+        if front is self._front:
+            self._loop.add_reader(front.fd, self._knocked)
+
+    def _replace(self, front: Entrance) -> None:
+        """Put another entrance where *front* is, so that nobody comes to that any more."""
+        self._front = None
+        # If the path is somebody else's by now, it stays theirs; if it is free, it is ours.
+        if front.is_there() or not os.path.lexists(self._path):
+            try:
+                self._open()
+            except OSError:
+                self._loop.call_later(LOOK_AGAIN_S, self.renew)
+        self._retire_later(front)
+
+    def _retire_later(self, entrance: Entrance) -> None:
+        self._loop.call_later(RETIRED_S, self._retire, entrance)
+
+    def _retire(self, entrance: Entrance, quiet: bool = False) -> None:
+        """Leave *entrance* once nobody waits there and nobody is inside by it."""
+        if self._closed:
+            return
+        self._hear_news()
+        waiting = select.poll()
+        waiting.register(entrance.fd, select.POLLIN)
+        if self._inside[entrance.endpoint] > 0:
+            self._retired[entrance.endpoint] = entrance
+        elif waiting.poll(0):
+            self._retire_later(entrance)
+        elif not quiet:
+            # Who is no longer waiting may be let in, and the news of it be on its way.
+            self._loop.call_later(RETIRED_S, self._retire, entrance, True)
+        else:
+            del self._inside[entrance.endpoint]
+            self._leave(entrance)
