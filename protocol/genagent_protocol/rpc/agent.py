@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self
 
+from genagent_protocol.rpc.allowance import Allowance
 from genagent_protocol.rpc.bodies import attempted
 from genagent_protocol.rpc.catalog import Catalog
 from genagent_protocol.rpc.context import DataContext, Surface
@@ -39,7 +40,7 @@ from genagent_protocol.rpc.outgoing import (
     checked_default_timeout,
 )
 from genagent_protocol.rpc.reading import Loose, read_loosely
-from genagent_protocol.rpc.resolution import resolver_for
+from genagent_protocol.rpc.resolution import Resolver
 
 _ANSWER: Final = "agentFunctionResponse"
 
@@ -150,7 +151,8 @@ class AgentRpc(OutgoingCalls):
         function = _offered(call, registry, message.version)
         if isinstance(function, RpcError):
             return function
-        args = self._arguments(call, function)
+        allowance = Allowance(self.limits)
+        args = self._arguments(call, function, allowance)
         if isinstance(args, RpcError):
             return args
         surface = Surface(surface_id=call.surface_id, catalogs=(registry,))
@@ -160,14 +162,16 @@ class AgentRpc(OutgoingCalls):
             function_call_id=message.function_call_id,
             function=function,
             args=frozen_object(args),
-            scope=resolver_for(DataContext(surface=surface), limits=self.limits),
+            scope=Resolver(context=DataContext(surface=surface), allowance=allowance),
         )
 
-    def _arguments(self, call: IncomingCall, function: Function) -> Arguments | RpcError:
+    def _arguments(
+        self, call: IncomingCall, function: Function, allowance: Allowance
+    ) -> Arguments | RpcError:
         args = incoming_arguments(call, self.limits)
         if isinstance(args, RpcError):
             return args
-        refusal = argument_refusal(function, args)
+        refusal = argument_refusal(function, args, allowance)
         return args if refusal is None else refusal
 
 

@@ -1,15 +1,15 @@
 """What the evaluation of one call may still use: bytes and steps, shared by all that is in it.
 
-The arguments of one message may call functions hundreds of times, and a template
-that a data model holds may lead back to itself; a bound on each part would bound
-nothing.
+The arguments of one message may call functions hundreds of times, a template
+that a data model holds may lead back to itself, and a schema says the same of every
+part of a value; a bound on each part would bound nothing.
 """
 
 from __future__ import annotations
 
 from genagent_protocol.rpc.faults import ExpressionFault
 from genagent_protocol.rpc.json_values import Json, Unfit, copied
-from genagent_protocol.rpc.limits import VALUE_STEPS, RpcLimits
+from genagent_protocol.rpc.limits import RpcLimits
 
 
 class Allowance:
@@ -30,21 +30,6 @@ class Allowance:
         self.steps_left -= steps
         if self.steps_left < 0:
             raise ExpressionFault("To evaluate the arguments of the call takes too long.")
-
-    def work_on(self, value: Json) -> None:
-        """Count the work of holding *value* against a schema.
-
-        Raises:
-            ExpressionFault: that was more than one call may take.
-        """
-        self.work(VALUE_STEPS)
-        if isinstance(value, list):
-            for item in value:
-                self.work_on(item)
-        elif isinstance(value, dict) and "@call" not in value:
-            # What a call inside holds is counted when that is called.
-            for item in value.values():
-                self.work_on(item)
 
     def copy(self, value: object, what: str) -> Json:
         """Return a copy of *value* and count its bytes.

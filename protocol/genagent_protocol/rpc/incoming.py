@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from genagent_protocol.rpc.allowance import Allowance
 from genagent_protocol.rpc.functions import Function
 from genagent_protocol.rpc.json_values import Arguments, Unfit, copied, measured
 from genagent_protocol.rpc.limits import MAX_ARGUMENTS, RpcLimits
@@ -60,14 +61,17 @@ def incoming_arguments(call: IncomingCall, limits: RpcLimits) -> Arguments | Rpc
     return copy.value
 
 
-def argument_refusal(function: Function, args: Arguments) -> RpcError | None:
+def argument_refusal(function: Function, args: Arguments, allowance: Allowance) -> RpcError | None:
     """Return why a function does not take these resolved arguments, or None.
 
     Validation results among them are settled in place first.
+
+    Raises:
+        ExpressionFault: to find out takes more than *allowance* has left.
     """
     wrong = next((name for name in args if not name.isidentifier()), None)
     if wrong is None:
-        problem = function.arguments.resolved_problem(args)
+        problem = function.arguments.resolved_problem(args, allowance)
     else:
         problem = f"{wrong[:80]!r} is no name for an argument"
     if problem is None:

@@ -20,8 +20,11 @@ MAX_CALL_DEPTH = MAX_TEMPLATE_DEPTH + 8
 #: What parts of the evaluation of arguments count as work. One step, a state of a pattern that
 #: is looked at, takes about a third of a microsecond, and the others were measured in steps.
 CALL_STEPS = 200
-#: A value that is held against the schema of a function called inside arguments.
-VALUE_STEPS = 75
+#: A part of a schema that is held against a value, a keyword in it, a complaint, a character.
+SCHEMA_PART_STEPS = 3
+SCHEMA_KEYWORD_STEPS = 3
+SCHEMA_ERROR_STEPS = 15
+SCHEMA_CHARACTER_STEPS = 1
 TEMPLATE_CHARACTER_STEPS = 5
 PATTERN_CHARACTER_STEPS = 20
 PATTERN_STATE_STEPS = 10

@@ -242,5 +242,5 @@ class Rpc(OutgoingCalls):
         if isinstance(written, RpcError):
             return written
         resolved = resolver.resolve_arguments(written)
-        refusal = argument_refusal(function, resolved)
+        refusal = argument_refusal(function, resolved, resolver.allowance)
         return resolved if refusal is None else refusal

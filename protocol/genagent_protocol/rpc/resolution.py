@@ -81,8 +81,7 @@ class Resolver:
             return inner._system_result(name, call, args)
         function = self._function(name, call, args)
         resolved = inner.resolve_arguments(args)
-        self.allowance.work_on(resolved)
-        function.arguments.settle(resolved)
+        function.arguments.settle(resolved, self.allowance)
         return inner._result(function, resolved)
 
     def _inside_a_call(self) -> Resolver:
@@ -102,8 +101,7 @@ class Resolver:
             raise ExpressionFault(
                 f"Unrecognized function '{name}': not in catalog '{catalog.catalog_id}'."
             )
-        self.allowance.work_on(args)
-        problem = function.arguments.written_problem(args)
+        problem = function.arguments.written_problem(args, self.allowance)
         if problem is not None:
             raise ExpressionFault(f"Invalid arguments for function '{name}': {problem}.")
         refusal = self._refusal(function)

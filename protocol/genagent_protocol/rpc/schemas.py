@@ -1,8 +1,9 @@
 """What a function's arguments must look like, as they are written and as they are resolved.
 
 Both shapes come from one schema: its references to the protocol's common types
-lead to different definitions. This is the only module that knows how JSON
-Schema is applied. No reference is ever fetched.
+lead to different definitions. `keywords` knows how each keyword is applied; this
+is the only module that knows what a schema may be. No reference is ever fetched,
+and every schema is read as one of JSON Schema 2020-12, whatever `$schema` says.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -19,13 +20,10 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, Schema
 
-from genagent_protocol.rpc.common_types import (
-    RESOLVED,
-    RESOLVED_BOOLEAN,
-    RESOLVED_EXPRESSION,
-    WRITTEN,
-)
+from genagent_protocol.rpc.check import Check, Lookup, Work
+from genagent_protocol.rpc.common_types import RESOLVED, RESOLVED_EXPRESSION, WRITTEN
 from genagent_protocol.rpc.json_values import Arguments, Json
+from genagent_protocol.rpc.keywords import CountedValidator
 
 _ROOM: Final = "https://catalog.invalid/"
 _CATALOG: Final = f"{_ROOM}catalog.json"
@@ -49,6 +47,10 @@ _MAX_LOOKED_AT: Final = 1_000
 _IDENTITIES: Final = frozenset({"$id", "$anchor", "$dynamicRef", "$dynamicAnchor"})
 #: Keywords whose value is data and not a schema.
 _QUOTATIONS: Final = frozenset({"const", "enum", "default", "examples"})
+#: Keywords whose value holds schemas by names; a name may be spelt like a keyword and is none.
+_BY_NAME: Final = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+)
 #: Keywords whose messages in `jsonschema` quote names of arguments and no values.
 _NAMING_KEYS_ONLY: Final = frozenset(
     {"required", "unevaluatedProperties", "additionalProperties", "dependentRequired"}
@@ -56,19 +58,13 @@ _NAMING_KEYS_ONLY: Final = frozenset(
 
 
 class _Error(Protocol):
-    """What is read of one error that `jsonschema` reports."""
+    """What is read of one error that is found."""
 
     absolute_path: Sequence[str | int]
-    context: Sequence[_Error]
-    instance: object
     message: str
     schema: object
     validator: str | None
     validator_value: object
-
-
-class _Validator(Protocol):
-    def iter_errors(self, instance: object, /) -> Iterator[_Error]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +80,62 @@ class ArgumentSchema:
 
     pointer: str
     document_text: str
-    _written: _Validator = field(compare=False, repr=False)
-    _resolved: _Validator = field(compare=False, repr=False)
+    _written: _Shape = field(compare=False, repr=False)
+    _resolved: _Shape = field(compare=False, repr=False)
 
-    def written_problem(self, args: Arguments) -> str | None:
-        """Say what is wrong with arguments as they are written, or None."""
-        return _problem(self._written.iter_errors(args))
+    def written_problem(self, args: Arguments, work: Work) -> str | None:
+        """Say what is wrong with arguments as they are written, or None.
 
-    def resolved_problem(self, args: Arguments) -> str | None:
-        """Say what is wrong with resolved arguments, or None; they are settled first."""
-        problem = _problem(self._resolved.iter_errors(args))
-        if problem is not None and self._settled_any(args):
-            problem = _problem(self._resolved.iter_errors(args))
+        Raises: what *work* raises when it has counted too much.
+        """
+        return _problem(self._written.errors(args, work))
+
+    def resolved_problem(self, args: Arguments, work: Work) -> str | None:
+        """Say what is wrong with resolved arguments, or None; they are settled first.
+
+        Raises: as `written_problem` does.
+        """
+        problem = _problem(self._resolved.errors(args, work))
+        if problem is not None and self._settled_any(args, work):
+            problem = _problem(self._resolved.errors(args, work))
         return problem
 
-    def settle(self, args: Arguments) -> None:
+    def settle(self, args: Arguments, work: Work) -> None:
         """Put its `valid` in the place of every validation result where a boolean is wanted.
 
         The arguments are changed in place. This does not touch a place that the
         schema does not make a DynamicBoolean, and does not say what else is wrong.
-        """
-        self._settled_any(args)
 
-    def _settled_any(self, args: Arguments) -> bool:
+        Raises: as `written_problem` does.
+        """
+        self._settled_any(args, work)
+
+    def _settled_any(self, args: Arguments, work: Work) -> bool:
         if "DynamicBoolean" not in self.document_text:
             return False
-        return _settle_all(args, self._resolved.iter_errors(args))
+        return _settle(args, self._resolved.unsettled(args, work))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """One shape of the arguments: the schema of it, ready to be applied."""
+
+    validator: Any
+    lookup: Lookup
+
+    def errors(self, args: Arguments, work: Work) -> Iterator[_Error]:
+        check = Check(work, self.lookup)
+        return check.errors(self._checking(check), args, self.validator.schema)
+
+    def unsettled(self, args: Arguments, work: Work) -> set[int]:
+        """Return the ids of the validation results that stand where a boolean is wanted."""
+        check = Check(work, self.lookup, thorough=True)
+        if not check.valid(self._checking(check), args, self.validator.schema):
+            check.blame(args, self.validator.schema)
+        return check.unsettled
+
+    def _checking(self, check: Check) -> Any:
+        return self.validator.evolve(format_checker=check)
 
 
 def compiled(schema: dict[str, Json]) -> ArgumentSchema | SchemaFault:
@@ -129,59 +155,90 @@ def compiled_all(
     References are followed here and now, so that one that leads nowhere is a
     fault and not a surprise at the first call.
     """
-    written, resolved = (_registry(document, types) for types in (WRITTEN, RESOLVED))
     whole = list(pointers) == [""]
-    problem = _keyword_problem(document) or _reference_problem(document, written, whole=whole)
+    # A catalog's document holds schemas by their names, and is none itself.
+    placed: dict[str, Json] = (
+        _with_places(document)
+        if whole
+        else {key: _named_with_places(key, named) for key, named in document.items()}
+    )
+    parts: list[Json] = [placed] if whole else [_inner("$defs", part) for part in placed.values()]
+    written, resolved = (_registry(placed, types) for types in (WRITTEN, RESOLVED))
+    problem = _keyword_problem(parts)
+    for registry, types in ((written, WRITTEN), (resolved, RESOLVED)):
+        problem = problem or _reference_problem(parts, registry, types, whole=whole)
     for pointer in pointers:
         found = written.resolver().lookup(f"{_CATALOG}#{pointer}")
         problem = problem or _schema_problem(found.contents)
     if problem is not None:
         return SchemaFault(problem)
     text = json.dumps(document, sort_keys=True)
+    shapes = [_shapes(pointers, registry) for registry in (written, resolved)]
     return [
-        ArgumentSchema(pointer, text, _validator(pointer, written), _validator(pointer, resolved))
-        for pointer in pointers
+        ArgumentSchema(pointer, text, *both)
+        for pointer, *both in zip(pointers, *shapes, strict=True)
     ]
 
 
 def _registry(document: dict[str, Json], types: dict[str, Json]) -> Registry[Schema]:
     common: Schema = {"$defs": types}
-    named = _with_places(document)
-    assert isinstance(named, dict)
-    resources = [(_CATALOG, DRAFT202012.create_resource(named))]
+    resources = [(_CATALOG, DRAFT202012.create_resource(document))]
     resources += [(name, DRAFT202012.create_resource(common)) for name in _COMMON_TYPES]
     return Registry().with_resources(resources)
 
 
-def _with_places(schema: Json) -> Json:
+def _shapes(pointers: Sequence[str], registry: Registry[Schema]) -> list[_Shape]:
+    resolver = registry.resolver(base_uri=_CATALOG)
+    known: dict[str, Any] = {}
+
+    def lookup(reference: str) -> Any:
+        # No part has an identity of its own, so a reference means the same wherever it stands.
+        if reference not in known:
+            known[reference] = resolver.lookup(reference).contents
+        return known[reference]
+
+    return [
+        _Shape(CountedValidator(lookup(f"#{pointer}"), registry=registry), lookup)
+        for pointer in pointers
+    ]
+
+
+def _with_places(schema: dict[str, Json]) -> dict[str, Json]:
     """Return *schema* with every property that is `false` written so that an error has its place.
 
-    `jsonschema` reports what a bare `false` forbids without saying where that is.
+    `jsonschema` reports what a bare `false` forbids without saying where that is. And it
+    reads a part that names another version of JSON Schema by that one's keywords, uncounted.
     """
-    if isinstance(schema, list):
-        return [_with_places(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    written = {
-        key: value if key in _QUOTATIONS else _with_places(value) for key, value in schema.items()
+    return {key: _placed(key, value) for key, value in schema.items() if key != "$schema"}
+
+
+def _placed(key: str, value: Json) -> Json:
+    if key in _QUOTATIONS:
+        return value
+    if key in _BY_NAME:
+        return _named_with_places(key, value)
+    return _parts_with_places(value)
+
+
+def _named_with_places(key: str, named: Json) -> Json:
+    if not isinstance(named, dict):
+        return named
+    hidden = key in ("properties", "patternProperties")
+    return {
+        name: _FORBIDDEN if hidden and part is False else _parts_with_places(part)
+        for name, part in named.items()
     }
-    for keyword in ("properties", "patternProperties"):
-        named = written.get(keyword)
-        if isinstance(named, dict):
-            written[keyword] = {
-                name: _FORBIDDEN if value is False else value for name, value in named.items()
-            }
-    return written
 
 
-def _validator(pointer: str, registry: Registry[Schema]) -> _Validator:
-    made: _Validator = Draft202012Validator({"$ref": f"{_CATALOG}#{pointer}"}, registry=registry)
-    return made
+def _parts_with_places(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_parts_with_places(item) for item in value]
+    return _with_places(value) if isinstance(value, dict) else value
 
 
-def _keyword_problem(schema: Json) -> str | None:
+def _keyword_problem(parts: Json) -> str | None:
     """Say which keyword cannot be used here, or which pattern cannot be read."""
-    for key, value in _keywords(schema):
+    for key, value in _keywords(parts, set()):
         if key in _IDENTITIES:
             return f"{key} is not allowed in the schema of arguments"
         patterns = [value] if key == "pattern" else value if key == "patternProperties" else []
@@ -191,15 +248,25 @@ def _keyword_problem(schema: Json) -> str | None:
     return None
 
 
-def _reference_problem(schema: Json, registry: Registry[Schema], *, whole: bool) -> str | None:
+def _reference_problem(
+    parts: Json, registry: Registry[Schema], types: dict[str, Json], *, whole: bool
+) -> str | None:
+    """Say which reference leads nowhere, or into what is no schema and was looked at as none."""
     resolver = registry.resolver(base_uri=_CATALOG)
-    for key, value in _keywords(schema):
-        if key == "$ref" and isinstance(value, str):
-            try:
-                resolver.lookup(value)
-            except (Unresolvable, ValueError):
-                nowhere = f"the reference {value[:_MAX_SHOWN]!r} leads nowhere"
-                return nowhere if whole or not value.startswith("#") else f"{nowhere}{_ROOT_HINT}"
+    schemas: set[int] = set()
+    references = [
+        value
+        for key, value in _keywords([parts, _inner("$defs", types)], schemas)
+        if key == "$ref" and isinstance(value, str)
+    ]
+    for reference in dict.fromkeys(references):
+        try:
+            found = resolver.lookup(reference).contents
+        except (Unresolvable, ValueError):
+            nowhere = f"the reference {reference[:_MAX_SHOWN]!r} leads nowhere"
+            return nowhere if whole or not reference.startswith("#") else f"{nowhere}{_ROOT_HINT}"
+        if not isinstance(found, bool) and id(found) not in schemas:
+            return f"the reference {reference[:_MAX_SHOWN]!r} leads to what is no schema"
     return None
 
 
@@ -212,16 +279,25 @@ def _schema_problem(schema: Schema) -> str | None:
     return None
 
 
-def _keywords(schema: Json) -> Iterator[tuple[str, Json]]:
-    """Yield every key of every object in *schema*, except inside data that it quotes."""
+def _keywords(schema: Json, schemas: set[int]) -> Iterator[tuple[str, Json]]:
+    """Yield every keyword of *schema* and the schemas in it; take down the ids of those."""
     if isinstance(schema, list):
         for item in schema:
-            yield from _keywords(item)
-    elif isinstance(schema, dict):
+            yield from _keywords(item, schemas)
+    elif isinstance(schema, dict) and id(schema) not in schemas:
+        schemas.add(id(schema))
         for key, value in schema.items():
             yield key, value
-            if key not in _QUOTATIONS:
-                yield from _keywords(value)
+            yield from _keywords(_inner(key, value), schemas)
+
+
+def _inner(key: str, value: Json) -> Json:
+    """Return where in the value of a keyword further schemas stand."""
+    if key in _QUOTATIONS:
+        return []
+    if key in _BY_NAME:
+        return [*value.values()] if isinstance(value, dict) else []
+    return value
 
 
 def _is_pattern(text: str) -> bool:
@@ -260,37 +336,19 @@ def _names(types: object) -> str:
     return " or ".join(types) if isinstance(types, list) else str(types)
 
 
-def _settle_all(args: Arguments, errors: Iterable[_Error]) -> bool:
-    """Settle what `errors` complains of, as far as it is a validation result; tell if any was."""
-    settled = [_settle(args, path) for path in list(_places_of_booleans(errors))]
-    return any(settled)
-
-
-def _places_of_booleans(errors: Iterable[_Error]) -> Iterator[list[str | int]]:
-    """Yield where something else stands in the place of a DynamicBoolean."""
-    for error in errors:
-        yield from _places_of_booleans(error.context)
-        if error.schema == RESOLVED_BOOLEAN and error.absolute_path:
-            yield list(error.absolute_path)
-
-
-def _settle(args: Arguments, path: Sequence[str | int]) -> bool:
-    parent: Json = args
-    for step in path[:-1]:
-        parent = _item(parent, step)
-    found = _item(parent, path[-1])
-    validity = found.get("valid") if isinstance(found, dict) else None
-    if not isinstance(validity, bool):
+def _settle(container: Json, unsettled: set[int]) -> bool:
+    """Settle the validation results of these ids inside *container*; tell if there were any."""
+    if not unsettled:
         return False
-    if isinstance(parent, dict):
-        parent[str(path[-1])] = validity
-    elif isinstance(parent, list):
-        parent[int(path[-1])] = validity
+    if isinstance(container, dict):
+        container.update({name: _settled(item, unsettled) for name, item in container.items()})
+    elif isinstance(container, list):
+        container[:] = [_settled(item, unsettled) for item in container]
     return True
 
 
-def _item(container: Json, step: str | int) -> Json:
-    if isinstance(container, dict):
-        return container[str(step)]
-    assert isinstance(container, list)
-    return container[int(step)]
+def _settled(value: Json, unsettled: set[int]) -> Json:
+    if isinstance(value, dict) and id(value) in unsettled:
+        return value["valid"]
+    _settle(value, unsettled)
+    return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import enum
 import inspect
 import json
@@ -17,13 +16,17 @@ import pytest
 from genagent_protocol.rpc import (
     EXECUTION_ERROR,
     INVALID_FUNCTION_CALL,
+    Catalog,
+    CatalogFault,
     Function,
     Rpc,
     RpcError,
     RpcLimits,
     Scope,
+    load_catalog,
     schemas,
 )
+from genagent_protocol.rpc.allowance import Allowance
 from support.rpc_house import (
     OPS,
     catalog_of,
@@ -147,18 +150,70 @@ def test_a_list_that_is_wrong_in_every_item_is_looked_at_in_part() -> None:
     """An error takes kilobytes, and a message holds a million items."""
     schema = schemas.compiled({"properties": {"x": {"items": {"type": "string"}}}})
     assert isinstance(schema, schemas.ArgumentSchema)
-    whole, looked_at = schema._resolved, []
+    limits = RpcLimits()
+    alone, many = Allowance(limits), Allowance(limits)
+    schema.resolved_problem({"x": [1] * 1_000}, alone)
 
-    class Counting:
-        def iter_errors(self, instance: object, /) -> Iterator[Any]:
-            for error in whole.iter_errors(instance):
-                looked_at.append(error)
-                yield error
-
-    problem = dataclasses.replace(schema, _resolved=Counting()).resolved_problem({"x": [1] * 5_000})
+    problem = schema.resolved_problem({"x": [1] * 100_000}, many)
 
     assert problem == "x/0: wanted is string; x/1: wanted is string; x/2: wanted is string"
-    assert len(looked_at) < 5_000
+    assert many.steps_left == alone.steps_left
+
+
+@pytest.mark.parametrize("name", ["default", "examples", "enum", "const", "properties"])
+def test_an_argument_may_be_named_like_a_keyword(name: str) -> None:
+    """A name is no keyword: what it stands for is a schema like that of any other argument."""
+    wrong: list[dict[str, Any]] = [
+        {"$ref": "#/nowhere"},
+        {"$dynamicRef": "#x"},
+        {"$id": "https://example.org/x"},
+        {"pattern": "("},
+    ]
+    for keyword in ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas"):
+        for schema in wrong:
+            with pytest.raises(ValueError, match=r"nowhere|not allowed|cannot be read"):
+                Function.made("f", arguments={keyword: {name: schema}})
+
+    schema = {"properties": {name: {"const": False}}, "required": [name]}
+    assert value_of(taking(schema, {name: False})) == {name: False}
+    assert code_of(taking(schema, {name: True})) == INVALID_FUNCTION_CALL
+    named = {"properties": {name: {"type": "integer"}, "x": {"$ref": f"#/properties/{name}"}}}
+    assert value_of(taking(named, {name: 1, "x": 2})) == {name: 1, "x": 2}
+    assert code_of(taking(named, {"x": "2"})) == INVALID_FUNCTION_CALL
+
+
+@pytest.mark.parametrize("name", ["default", "examples", "enum", "const", "properties"])
+def test_a_function_of_a_document_may_be_named_like_a_keyword(name: str) -> None:
+    """Its schema is looked at like that of any other function."""
+    for args, wanted in (({"$ref": "#/nowhere"}, CatalogFault), ({"type": "object"}, Catalog)):
+        properties = {"@call": {"const": name}, "args": args}
+        function = {"type": "object", "returnType": "any", "properties": properties}
+        document = {"catalogId": "urn:x", "functions": {name: {**function, "required": ["@call"]}}}
+        assert isinstance(load_catalog(document), wanted)
+
+
+QUOTED = {"$ref": "#/nowhere", "$id": "x", "pattern": "("}
+
+
+@pytest.mark.parametrize("keyword", ["default", "const"])
+def test_what_a_schema_quotes_is_data_and_no_schema(keyword: str) -> None:
+    """It may look like anything, and no reference may lead into it."""
+    value_of(taking({"properties": {"x": {keyword: QUOTED}}}, {"x": QUOTED}))
+
+    inside = {"properties": {"x": {keyword: {"a": {"type": 7}}}, "y": {"$ref": "#/PLACE"}}}
+    there = json.loads(json.dumps(inside).replace("PLACE", f"properties/x/{keyword}/a"))
+    with pytest.raises(ValueError, match="leads to what is no schema"):
+        Function.made("f", arguments=there)
+
+
+@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", "urn:any"])
+def test_a_schema_is_read_alike_whatever_version_it_names(dialect: str) -> None:
+    """Another version has other keywords, and those of the library count no work."""
+    item = {"$schema": dialect, "type": "array", "prefixItems": [{"type": "integer"}]}
+    schema = {"$schema": dialect, "properties": {"x": item}}
+
+    assert value_of(taking(schema, {"x": [1, "a"]}))
+    assert code_of(taking(schema, {"x": ["a"]})) == INVALID_FUNCTION_CALL
 
 
 def test_an_argument_that_a_schema_forbids_is_named() -> None:

@@ -91,7 +91,7 @@ def test_what_is_evaluated_together_has_one_allowance(calls: list[Any]) -> None:
         [basic("regex", value="a" * 1_000, pattern="(a?){400}b$")] * 12,
         [basic("regex", value="a", pattern="a?" * 900)] * 500,
         [basic("not", value=False)] * 9_000,
-        [basic("and", values=[True] * 30_000)],
+        [basic("and", values=[True] * 100_000)],
         [basic("formatString", value="x" * 9_000)] * 110,
     ],
     ids=["matches", "patterns", "calls", "values", "templates"],
