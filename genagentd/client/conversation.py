@@ -149,7 +149,7 @@ class Conversation:
         body = codec.encode(envelope)
         cost = len(body) + MESSAGE_COST_BYTES
         waiting = self._sent_bytes - self._taken_bytes
-        if waiting + cost > SEND_BOUND_BYTES and not isinstance(envelope, Credit):
+        if waiting + cost > SEND_BOUND_BYTES and not _makes_room(envelope):
             raise SendBufferFull(
                 f"{waiting} bytes are on their way and not taken in by the daemon, and the limit "
                 f"is {SEND_BOUND_BYTES}; nothing was sent, try again when it has caught up"
@@ -492,6 +492,17 @@ class Conversation:
         self._monitors.clear()
         for box in self._boxes.values():
             box.end(lambda what: DaemonLost(what, fate="nothing more will arrive"))
+
+
+def _makes_room(envelope: object) -> bool:
+    """Whether this only takes back what was said before: it is small, and goes out past a bound.
+
+    Whoever it is for would else keep, and wait for, what nobody here answers any more.
+    """
+    match envelope:
+        case Credit() | UiDetach() | Request(request=DemonitorAgent() | WatchTelemetry(on=False)):
+            return True
+    return False
 
 
 def _box_number(header: Header) -> int:

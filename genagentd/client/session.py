@@ -102,6 +102,7 @@ class _Common:
         self._monitor = opened.monitor
         self._serving = opened.serving
         self._closed = False
+        self._left = False
 
     @property
     def agent(self) -> AgentHandle:
@@ -160,6 +161,7 @@ class _Common:
         except SendBufferFull as error:
             # The agent would wait for it in vain; without a session it does not.
             self._serving.end(str(error))
+            self._leave_if_over()
 
     def _send_some(self, answer: UiMessage) -> None:
         """Send an answer, or what can be sent instead of it."""
@@ -171,12 +173,24 @@ class _Common:
                 raise
             self._send(instead)
 
+    def _leave_if_over(self) -> None:
+        """Tell the agent that the session is over, if that is for another reason than its end.
+
+        It would else ask here for as long as this client is connected, and nobody else.
+        """
+        if self.over is not None and self.ended is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        if not self._left and self._any_shell.open_here:
+            self._left = True
+            self._any_shell.do(lambda talk: _leave(talk, self._box, self._monitor))
+
     def _close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        if self._any_shell.open_here:
-            self._any_shell.do(lambda talk: _leave(talk, self._box, self._monitor))
+        self._leave()
         self._serving.end("the session was closed")
 
 
@@ -245,12 +259,13 @@ class Session(_Common):
             self._serving.lost()
             return True
         except UsageError:
-            if not self._closed:
+            if not (self._closed or self._left):
                 raise
             return True  # By another thread, which has settled what waits.
         if message is None:
             return False
         owed = self._serving.hear(message)
+        self._leave_if_over()
         if isinstance(owed, Prepared):
             try:
                 outcome = self._outcome(owed)
@@ -340,6 +355,7 @@ class AsyncSession(_Common):
                 message = await self._shell.receive(self._box, anything, None)
                 assert message is not None
                 self._deal_with(self._serving.hear(message))
+                self._leave_if_over()
                 await self._tell()
         except DaemonLost:
             self._serving.lost()

@@ -5,22 +5,32 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from genagent_protocol import codec, schema
 from genagent_protocol.answers import Ok, Refused, UiAttached
-from genagent_protocol.envelopes import Call, Down, UiDetach, UiMessage, UiUndeliverable
+from genagent_protocol.envelopes import (
+    Call,
+    Down,
+    Request,
+    UiDetach,
+    UiMessage,
+    UiUndeliverable,
+)
 from genagent_protocol.errors import FunctionFailed, RemoteWireError, UsageError
 from genagent_protocol.errors import Refused as RefusedError
 from genagent_protocol.header import Header, encode_header
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import NOCONNECTION, SHUTDOWN, Reason
 from genagent_protocol.refs import MailboxAddress, MonitorRef
-from genagent_protocol.requests import AttachUi
+from genagent_protocol.requests import AttachUi, DemonitorAgent, WatchTelemetry
 from genagent_protocol.rpc import Catalog, Function, Prepared, Surface
+from genagentd.client import conversation
 from genagentd.client.boxes import Box, Holding
+from genagentd.client.conversation import Conversation
 from genagentd.client.serving import Serving, value_of
 from genagentd.client.session import Opened, Session, attach
 from support.peer import OWN, Peer, handle
@@ -186,6 +196,89 @@ def test_an_undeliverable_message_reaches_its_session() -> None:
         peer.say(UiUndeliverable(session=number, reason=Reason("inbox_full")))
 
     assert (len(session.box), len(peer.talk.own)) == (1, 0)
+
+
+class PeerShell:
+    """What a session needs, over a daemon that is only a peer; nothing else arrives."""
+
+    closed = False
+    open_here = True
+
+    def __init__(self, peer: Peer) -> None:
+        self._talk = peer.talk
+
+    def do(self, action: Callable[[Conversation], Any]) -> Any:
+        return action(self._talk)
+
+    def receive(self, box: Box, matching: Any, _timeout_ms: object) -> Any:
+        waiting = box.expect(matching, "receive")
+        return waiting.value() if waiting.done else None
+
+
+def ends_told(peer: Peer) -> int:
+    """Return how often the agent has been told that a session is over."""
+    peer.listen()
+    return sum(isinstance(said, UiDetach) for _, said in peer.heard)
+
+
+def test_an_agent_hears_that_a_session_ended_whose_answer_found_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait for that answer, and go on asking where nobody answers any more."""
+    peer = Peer()
+    opened_session = opened(peer)
+    opened_session.serving.functions["ask"] = lambda _arguments: "x" * 2_000
+    session = Session(PeerShell(peer), opened_session)  # type: ignore[arg-type]
+    peer.listen()
+    monkeypatch.setattr(conversation, "SEND_BOUND_BYTES", peer.talk._sent_bytes + 1_000)
+    says(peer, AGENT.incarnation.text, session._box.number, calling("ask"))
+
+    assert session.serve(timeout_ms=0) is False
+
+    assert "bytes are on their way" in str(session.over)
+    assert ends_told(peer) == 1
+    assert session._box.closed
+    session.close()
+    assert ends_told(peer) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (lambda box, _: UiUndeliverable(session=box, reason=Reason("inbox_full")), 1),
+        (lambda _, monitor: Down(monitor=monitor, handle=AGENT, reason=SHUTDOWN), 0),
+        (lambda _, monitor: Down(monitor=monitor, handle=AGENT, reason=NOCONNECTION), 0),
+    ],
+    ids=["undelivered", "down", "lost"],
+)
+def test_who_ends_a_session_tells_the_other_side(end: Any, told: int) -> None:
+    """Unless there is nobody left to be told."""
+    peer = Peer()
+    found = opened(peer)
+    session = Session(PeerShell(peer), found)  # type: ignore[arg-type]
+
+    peer.say(end(found.box.number, found.monitor))
+
+    assert session.serve(timeout_ms=0) is False
+    assert ends_told(peer) == told
+
+
+def test_what_takes_something_back_finds_room_however_much_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A bound on what is sent must not keep anybody from sending less."""
+    peer = Peer()
+    found = opened(peer)
+    watching = peer.talk.open_box()
+    peer.talk.watch_telemetry(watching)
+    monkeypatch.setattr(conversation, "SEND_BOUND_BYTES", 0)
+
+    Session(PeerShell(peer), found).close()  # type: ignore[arg-type]
+    peer.talk.close_box(watching)
+
+    assert ends_told(peer) == 1
+    requests = [said.request for _, said in peer.heard if isinstance(said, Request)]
+    assert requests[-2:] == [DemonitorAgent(monitor=found.monitor), WatchTelemetry(on=False)]
 
 
 # --- what the agent calls
