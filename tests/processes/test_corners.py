@@ -111,6 +111,7 @@ def test_without_a_helper_everything_ends_the_same_way(spawning: PrivateDaemon) 
         handles = [fleet.start(client, f"a{n}", fleet.BUSY_WITH_ORPHAN) for n in range(3)]
         begun = [identity for h in handles for identity in fleet.begin(client, h, spawns=2)[1]]
         client.at(handles[0]).monitor()
+        client.list()  # behind the monitor, so that it is there before the kill
         os.kill(handles[0].pid, signal.SIGSEGV)
         assert fleet.down(client, handles[0]).reason.text == "signal:11"
         with pytest.raises(StartFailed):
