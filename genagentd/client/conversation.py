@@ -67,14 +67,12 @@ from genagent_protocol.requests import (
     MonitorAgent,
     WatchTelemetry,
 )
+from genagentd.client.bound import SEND_BOUND_BYTES, takes_back
 from genagentd.client.boxes import Box, Holding, Message
 from genagentd.client.outstanding import Frames, Open, Watch, Watched, bare_handle, fate_of
 from genagentd.client.waiting import Waiting
 from genagentd.outbox import MESSAGE_COST_BYTES, Intake
 from genagentd.version import __version__
-
-#: What may be sent and not yet taken in by the daemon before sends are refused.
-SEND_BOUND_BYTES = 64 * 1024 * 1024
 
 #: How long connecting may take.
 CONNECT_TIMEOUT_MS = 5_000
@@ -149,7 +147,7 @@ class Conversation:
         body = codec.encode(envelope)
         cost = len(body) + MESSAGE_COST_BYTES
         waiting = self._sent_bytes - self._taken_bytes
-        if waiting + cost > SEND_BOUND_BYTES and not _makes_room(envelope):
+        if waiting + cost > SEND_BOUND_BYTES and not takes_back(envelope):
             raise SendBufferFull(
                 f"{waiting} bytes are on their way and not taken in by the daemon, and the limit "
                 f"is {SEND_BOUND_BYTES}; nothing was sent, try again when it has caught up"
@@ -492,17 +490,6 @@ class Conversation:
         self._monitors.clear()
         for box in self._boxes.values():
             box.end(lambda what: DaemonLost(what, fate="nothing more will arrive"))
-
-
-def _makes_room(envelope: object) -> bool:
-    """Whether this only takes back what was said before: it is small, and goes out past a bound.
-
-    Whoever it is for would else keep, and wait for, what nobody here answers any more.
-    """
-    match envelope:
-        case Credit() | UiDetach() | Request(request=DemonitorAgent() | WatchTelemetry(on=False)):
-            return True
-    return False
 
 
 def _box_number(header: Header) -> int:
