@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from genagent_protocol.errors import GenAgentError
+from genagentd.environment import why_withheld, withheld
 
 
 class BadConfiguration(GenAgentError):
@@ -116,7 +117,24 @@ def _checked(key: str, value: Any, where: str) -> Any:
     elif key == "pass_env":
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise BadConfiguration(f"{where}: {key} is a list of variable names")
+        for name in value:
+            _check_variable(name, f"{where}: {key}")
         return tuple(value)
     elif type(value) is not int or value < 0:
         raise BadConfiguration(f"{where}: {key} is a number of milliseconds, not {value!r}")
     return value
+
+
+#: What no variable that is meant has in its name: what separates names, quotes and patterns.
+_NO_NAME = re.compile(r"[\s=,;:\"'\[\](){}*?\0]")
+
+
+def _check_variable(name: str, where: str) -> None:
+    """Refuse a name that no agent would get a variable by."""
+    if withheld(name):
+        raise BadConfiguration(f"{where}: {why_withheld(name)}")
+    if not name or _NO_NAME.search(name):
+        raise BadConfiguration(
+            f"{where}: {name!r} is not the name of a variable; in the file it is a list, "
+            'pass_env = ["A", "B"], in the environment GENAGENT_PASS_ENV=A,B'
+        )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genagentd.config import (
     BadConfiguration,
     Config,
     load,
 )
+from genagentd.environment import agent_environment
 
 
 @pytest.fixture
@@ -119,6 +123,12 @@ def test_a_named_file_wins_over_every_other(file: Path, tmp_path: Path) -> None:
         ('log_format = ["json"]', "log_format is one of auto, console, json"),
         ('pass_env = "A"', "pass_env is a list of variable names"),
         ("pass_env = [1]", "pass_env is a list of variable names"),
+        ('pass_env = ["A", "FOO BAR"]', "pass_env: 'FOO BAR' is not the name of a variable"),
+        ('pass_env = [""]', "pass_env: '' is not the name of a variable"),
+        ('pass_env = ["A=B"]', "pass_env: 'A=B' is not"),
+        ('pass_env = ["LC_*"]', "pass_env: 'LC_*' is not"),
+        ('pass_env = ["GENAGENT_RUN_DIR"]', "pass_env: GENAGENT_RUN_DIR: no agent gets"),
+        ('pass_env = ["NOTIFY_SOCKET"]', "pass_env: NOTIFY_SOCKET: no agent gets"),
         ("grace_ms = ", "cannot be read"),
         ("grace_ms = 1\ngrace_ms = 2", "cannot be read"),
     ],
@@ -176,3 +186,23 @@ def test_a_pipe_is_no_configuration(file: Path) -> None:
 
     with pytest.raises(BadConfiguration, match="cannot be read: it is a pipe"):
         load(file)
+
+
+@pytest.mark.parametrize("value", ["A B", '["A","B"]', "A;B", "'A'", "A:B", "A,GENAGENT_X"])
+def test_names_that_are_not_separated_by_commas_are_refused(tmp_path: Path, value: str) -> None:
+    """They would pass nothing, and the agent would be the first to notice."""
+    with pytest.raises(BadConfiguration, match="GENAGENT_PASS_ENV: pass_env: "):
+        load(None, {"HOME": str(tmp_path), "GENAGENT_PASS_ENV": value})
+
+
+@given(name=st.text(max_size=8) | st.sampled_from(["GENAGENT_X", "LISTEN_FDS", "A_B"]))
+def test_what_is_accepted_is_what_an_agent_gets(name: str) -> None:
+    """Whatever variable a configuration names: it is refused, or it is passed."""
+    with tempfile.TemporaryDirectory() as home:
+        try:
+            found = load(None, {"HOME": home, "GENAGENT_PASS_ENV": name})
+        except BadConfiguration:
+            return
+
+    for passed in found.pass_env:
+        assert agent_environment(found.pass_env, {}, {passed: "x"}) == {passed: "x"}
