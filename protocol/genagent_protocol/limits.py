@@ -18,6 +18,9 @@ from genagent_protocol.reasons import StartError
 
 INFINITY: Literal["infinity"] = "infinity"
 
+#: Text up to here is a typing error; what providers take for a key is longer.
+_LONGEST_WORD = 16
+
 #: A check says what the option has to be, or None if it is that.
 Check = Callable[[Plain], str | None]
 
@@ -25,8 +28,9 @@ Check = Callable[[Plain], str | None]
 def split_options(options: Mapping[str, Plain]) -> tuple[Limits, FrozenDict] | StartError:
     """Return the limits in *options* and the rest, or which limit cannot be.
 
-    The first bad option, in the order in which the limits are documented, is the
-    one that is told; its value is not repeated unless it is a number.
+        The first bad option, in the order in which the limits are documented, is the
+        one that is told, with its value if that is a number or a word. Longer text is not
+    repeated: it may be a key that got under the wrong name.
     """
     chosen: dict[str, Any] = {}
     for name, check in CHECKS.items():
@@ -42,12 +46,22 @@ def split_options(options: Mapping[str, Plain]) -> tuple[Limits, FrozenDict] | S
 
 
 def _refusal(name: str, value: Plain, problem: str) -> StartError:
-    shown = str(value) if isinstance(value, (int, float)) else f"a {type(value).__name__}"
     return StartError(
         kind="invalid_limits",
-        message=f"{name} must be {problem}, not {shown}; fix the start option",
+        message=f"{name} must be {problem}, not {_shown(value)}; fix the start option",
         detail=name,
     )
+
+
+def _shown(value: Plain) -> str:
+    match value:
+        case int() | float():
+            return str(value)
+        case str():
+            many = len(value)
+            return repr(value) if many <= _LONGEST_WORD else f"a text of {many} characters"
+        case _:
+            return f"a {type(value).__name__}"
 
 
 def _at_least(least: int, wanted: str, *, infinity: bool = False, most: int | None = None) -> Check:
