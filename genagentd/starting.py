@@ -96,8 +96,11 @@ def agent_path(agent: object, cwd: str) -> str | None:
     if isinstance(agent, str):
         spelled = sendable.text(agent, "agent")
         module, _, name = spelled.partition(":")
-        if not module or not name:
-            raise UsageError(f"agent: {spelled!r} is not of the form package.module:Class")
+        named = all(step.isidentifier() for step in module.split("."))
+        if not name or not named or os.path.isfile(os.path.join(cwd, module)):
+            raise UsageError(
+                f"agent: {spelled!r} is not of the form package.module:Class{_meant(module, name)}"
+            )
         return spelled
     if not isinstance(agent, type):
         raise UsageError(
@@ -108,6 +111,14 @@ def agent_path(agent: object, cwd: str) -> str | None:
         raise UsageError(f"agent: {agent.__qualname__} is local; move it to the top of a module")
     module = _main_module(cwd) if agent.__module__ == "__main__" else agent.__module__
     return sendable.text(f"{module}:{agent.__qualname__}", "agent")
+
+
+def _meant(module: str, name: str) -> str:
+    """Return what to write instead of a module that was spelled as a file."""
+    steps = module.removeprefix("./").removesuffix(".py").split("/")
+    if steps == [module] or not name or not all(step.isidentifier() for step in steps):
+        return ""
+    return f"; write {'.'.join(steps)}:{name}"
 
 
 def _main_module(cwd: str) -> str:

@@ -12,10 +12,11 @@ import click
 from genagent_protocol.errors import StartFailed
 from genagent_protocol.limits import CHECKS
 from genagent_protocol.plain import Plain
+from genagentd.cli import exits
 from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
 from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.program import command, output
-from genagentd.cli.values import environment_of, handle_fields, option_of, seconds, shown
+from genagentd.cli.values import each_once, environment_of, handle_fields, option_of, seconds, shown
 
 
 @command(app, "start")
@@ -28,6 +29,7 @@ from genagentd.cli.values import environment_of, handle_fields, option_of, secon
     type=option_of,
     metavar="KEY=VALUE",
     multiple=True,
+    callback=each_once,
     help="An option or limit; the value is JSON, or else text.",
 )
 @click.option("--cwd", metavar="DIR", help="Its working directory; the current one by default.")
@@ -36,6 +38,7 @@ from genagentd.cli.values import environment_of, handle_fields, option_of, secon
     type=environment_of,
     metavar="NAME=VALUE",
     multiple=True,
+    callback=each_once,
     help="A variable of its environment.",
 )
 @click.option(
@@ -74,7 +77,7 @@ def start(
     genagent start coder --backend claude -o model=haiku -o watchdog_ms=60000
     genagent start mine --agent app.agents:Reviewer --cwd ~/project
     """
-    with connected() as client, _near_misses(dict(options)):
+    with connected() as client, _near_misses(dict(options)), _goes_on(name):
         handle = client.start_agent(
             agent,
             name=name,
@@ -88,6 +91,21 @@ def start(
             may_start=may_start,
         )
     output().result(f"{shown(handle.name)} started (pid {handle.pid})", **handle_fields(handle))
+
+
+@contextmanager
+def _goes_on(name: object) -> Iterator[None]:
+    """Say of a start that nobody waits for any longer that the daemon goes on with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Failure(
+            exits.INTERRUPTED,
+            "interrupted",
+            f"stopped waiting; {shown(name)} goes on starting",
+            f"genagent status {shown(name)}; genagent stop {shown(name)}",
+            {"agent": name},
+        ) from None
 
 
 @contextmanager

@@ -96,11 +96,15 @@ def list_agents() -> None:
 command(app, "ps", short_help="The same as list.")(list_agents.callback)
 
 
+#: How much of a reason a row of the table holds; `--json` has all of it.
+_MAX_IN_TABLE = 40
+
+
 def _cells(row: AgentRow) -> tuple[str, ...]:
     pid = "-" if row.handle is None else str(row.handle.pid)
     agent = row.agent or "-"
     return (
-        *(shown(row.name), state_of(row), pid, duration(row.age_ms)),
+        *(shown(row.name), state_of(row, _MAX_IN_TABLE), pid, duration(row.age_ms)),
         *(row.backend, agent, str(row.restarts)),
     )
 

@@ -22,7 +22,7 @@ from genagentd.cli.agents import (
 )
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import command, output
-from genagentd.cli.values import json_or_text, payload_text, response_fields, shown
+from genagentd.cli.values import is_broken_json, json_or_text, payload_text, response_fields, shown
 
 
 @command(app, "ask")
@@ -106,23 +106,34 @@ def poll(name: object, ref: RequestRef) -> int:
 @name_argument()
 @click.argument("event", required=False)
 @click.option("--file", type=click.Path(), help="Read the event from this file.")
-@click.option("--ack", is_flag=True, help="Wait until it was handled or retained.")
+@click.option(
+    "--ack",
+    is_flag=True,
+    help="Wait until it was handled, or retained in memory.",
+)
 @timeout_option()
 def notify(
     name: object, event: str | None, file: str | None, ack: bool, timeout: float | None
 ) -> None:
     """Send an event, JSON or text, to an agent.
 
+    What is no JSON is sent as text; a note on standard error says so if it begins as JSON
+    does. With --ack, `accepted` does not say what the agent made of it: its handle_event may
+    have raised or returned what it may not, which its log tells.
+
     \b
     genagent notify watcher '{"ci": "failed"}'
     """
-    value = json_or_text(payload_text(event, file, "event"))
+    given = payload_text(event, file, "event")
+    value = json_or_text(given)
     with connected(timeout) as client:
         if ack:
             client.notify_ack(name, value, milliseconds(timeout))
         else:
             found(client, name)
             client.notify(name, value, milliseconds(timeout))
+    if is_broken_json(given):
+        output().note("sent as text: it is no JSON")
     state = "accepted" if ack else "sent"
     output().result(state, agent=name, state=state)
 

@@ -13,8 +13,11 @@ from genagent_protocol.answers import AgentRow
 from genagent_protocol.errors import CallTimeout
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
-from genagentd.cli.output import duration
+from genagentd.cli.output import duration, shortened
 from genagentd.cli.values import fields_of, handle_fields, shown
+
+#: How much of a reason is told in a sentence.
+MAX_REASON = 200
 
 
 def row_of(rows: Iterable[AgentRow], agent: str) -> AgentRow | None:
@@ -22,13 +25,14 @@ def row_of(rows: Iterable[AgentRow], agent: str) -> AgentRow | None:
     return next((row for row in rows if shown(row.name) == agent), None)
 
 
-def state_of(row: AgentRow) -> str:
-    """Return the state as a list shows it: since when it is silent, or why it is so."""
+def state_of(row: AgentRow, most: int = MAX_REASON) -> str:
+    """Return the state: since when it is silent, or why it is so, cut to *most* characters."""
     state: str = row.state
     if row.unresponsive_since_ms is not None:
         state += f", unresponsive for {duration(row.unresponsive_since_ms)}"
-    why = row.reason if row.error is None else row.error.kind
-    if why is not None:
+    last = row.reason if row.error is None else row.error.kind
+    if last is not None:
+        why = shortened(str(last), most)
         # In any other state there is a life, and it was the one before that ended so.
         over = row.state in ("restarting", "failed")
         state += f" ({why})" if over else f" (last end: {why})"

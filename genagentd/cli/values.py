@@ -62,6 +62,17 @@ def variable_of(text: str) -> tuple[str, str]:
     return key, value
 
 
+def each_once(
+    _context: click.Context, _option: click.Parameter, pairs: tuple[tuple[str, Any], ...]
+) -> tuple[tuple[str, Any], ...]:
+    """Return *pairs*, if no key is in them twice: nobody could say which value is meant."""
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise click.BadParameter(f"{_quoted(key)} is given {keys.count(key)} times")
+    return pairs
+
+
 def environment_of(text: str) -> tuple[str, str]:
     """Return the name and the value of a variable that an agent may get."""
     from genagentd.environment import why_withheld, withheld
@@ -102,6 +113,17 @@ def json_or_text(text: str) -> Any:
         return _parsed(text)
     except json.JSONDecodeError:
         return text
+
+
+def is_broken_json(text: str) -> bool:
+    """Whether *text* begins as JSON that was meant to be more than text, and is none."""
+    if not text.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        _parsed(text)
+    except json.JSONDecodeError:
+        return True
+    return False
 
 
 def _parsed(text: str) -> Any:
@@ -148,10 +170,12 @@ def payload_text(argument: str | None, file: str | None, what: str) -> str:
 
 
 def _given_text(argument: str | None, file: str | None, what: str) -> str:
-    if (argument is None) == (file is None):
-        raise Failure(
-            exits.USAGE, "usage", f"give the {what} as an argument, as - for stdin, or as --file"
-        )
+    ways = "as an argument, as - for stdin, or as --file"
+    if argument is None and file is None:
+        raise Failure(exits.USAGE, "usage", f"give the {what} {ways}")
+    if argument is not None and file is not None:
+        twice = f"the {what} is given twice, as an argument and as --file; give one of them"
+        raise Failure(exits.USAGE, "usage", twice)
     try:
         if file is not None:
             return Path(file).read_bytes().decode("utf-8")

@@ -246,8 +246,13 @@ def _ended_well(handle: AgentHandle, reason: ExitReason) -> None:
 def stop(talk: Conversation, name: object, group: int | None) -> Script[ExitReason]:
     """Stop the agent; it is gone and its name free when this returns."""
     request = requests.StopAgent(name=sendable.agent_name(name), group=group)
-    what = f"stop {printable(request.name)}"
-    stopped = yield from _request(talk, what, request, effects.Stopped)
+    shown = printable(request.name)
+    try:
+        stopped = yield from _request(talk, f"stop {shown}", request, effects.Stopped)
+    except Refused as refused:
+        if refused.reason != NOT_FOUND:
+            raise
+        raise Refused(f"stop: no agent is named {shown}", NOT_FOUND) from None
     return stopped.reason
 
 

@@ -260,6 +260,9 @@ class Client:
     def notify_ack(self, name: object, event: object, timeout_ms: int | None = None) -> None:
         """Send an event; returns when it was handled or retained in the agent's memory.
 
+        This does not say what became of it: `handle_event` may have raised, or returned
+        what it may not, which the agent's log tells.
+
         Raises:
             Refused: it was not (`overloaded`, `draining`, `not_found`).
         """
