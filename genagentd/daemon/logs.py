@@ -9,11 +9,13 @@ else; an agent that prints faster than that waits for its own pipe.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
 from genagentd.daemon.children import enlarge
 from genagentd.paths import open_log
+from genagentd.socket_path import UnusablePlace
 
 #: The size at which a log is moved aside; two of them are kept.
 MAX_BYTES = 10 * 1024 * 1024
@@ -62,11 +64,14 @@ class Log:
             if self._size + len(said) > MAX_BYTES:
                 self._move_aside()
             self._size += os.write(self._file, said)
-        except OSError:
-            return  # A full disk must not take the agents with it.
+        except (OSError, UnusablePlace):
+            return  # A full disk, or what somebody planted, must not take the agents with it.
 
     def _move_aside(self) -> None:
-        os.replace(self.path, self.path.with_suffix(".log.1"))
+        # Somebody may have removed it, or its directory: then there is nothing to keep.
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self.path, self.path.with_suffix(".log.1"))
         new = open_log(self.path)
         os.close(self._file)
         self._file, self._size = new, 0
