@@ -6,9 +6,9 @@ work on a daemon of any version.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -31,6 +31,8 @@ from genagentd.paths import Places, make_private, open_log, places
 
 #: How often a detached daemon or its end is looked for.
 _LOOK_S = 0.02
+#: How long after the first signal the second one is no echo of it any more.
+_FORCE_AFTER_S = 0.5
 #: Lines of the daemon's log that explain why it did not start.
 _TAIL_LINES = 12
 
@@ -192,11 +194,14 @@ def _silent(where: Places) -> Failure:
     from genagentd.daemon.service import lock_holder
 
     pid = lock_holder(where)
+    gone = pid is not None and not os.path.lexists(where.socket)
+    why = f"cannot be reached: its socket {where.socket} was removed" if gone else "does not answer"
+    again = f"have it make that anew with: kill -HUP {pid}, or end it with: genagentd stop"
     return Failure(
         exits.NOT_REACHABLE,
         "not_answering",
-        f"the daemon in {where.run} ({_who(pid)}) does not answer; nothing was changed",
-        f"see {where.daemon_log}",
+        f"the daemon in {where.run} ({_who(pid)}) {why}; nothing was changed",
+        again if gone else f"see {where.daemon_log}",
         {"pid": pid, "log": _tail(where.daemon_log)},
     )
 
@@ -241,10 +246,20 @@ def stop(timeout: float, force: bool) -> None:
         )
     pid = lock_holder(where)
     ticks = 0 if pid is None else kernel.started_ticks(pid)
-    # If it ends before it can answer, that is what was wanted.
-    with contextlib.suppress(DaemonLost):
+    signals = []
+    try:
         stop_daemon(where.socket, round(timeout * 1000), force=force)
+    except DaemonLost:
+        pass  # If it ends before it can answer, that is what was wanted.
+    except NotReachable:
+        if pid is None or time.monotonic() > deadline:
+            raise
+        # It holds the lock, so it is there. A second signal means force, if it is no echo.
+        signals = [time.monotonic() + after_s for after_s in (0.0, _FORCE_AFTER_S)[: 1 + force]]
     while is_locked(where) or (pid is not None and kernel.is_alive(pid, ticks)):
+        if pid is not None and signals and time.monotonic() >= signals[0]:
+            del signals[0]
+            _ask_to_end(pid, ticks)
         if time.monotonic() > deadline:
             raise Failure(
                 exits.PENDING,
@@ -257,6 +272,17 @@ def stop(timeout: float, force: bool) -> None:
     output().result(f"stopped (pid {pid})", pid=pid, forced=force)
 
 
+def _ask_to_end(pid: int, ticks: int) -> None:
+    """Send SIGTERM to exactly that process."""
+    pidfd = kernel.open_pidfd(pid)
+    if pidfd is not None:
+        try:
+            if kernel.started_ticks(pid) == ticks:
+                kernel.signal_pidfd(pidfd, signal.SIGTERM)
+        finally:
+            os.close(pidfd)
+
+
 @command(app, "status")
 @click.option(
     "--timeout", type=seconds, default=5.0, metavar="S", help="Seconds to wait for an answer."
@@ -264,9 +290,15 @@ def stop(timeout: float, force: bool) -> None:
 def status(timeout: float) -> None:
     """Say who the daemon is and how it is; exit 7 when there is none."""
     from genagentd.client.core import core_state
+    from genagentd.daemon.service import is_locked
 
     where = places()
-    state = core_state(where.socket, round(timeout * 1000))
+    try:
+        state = core_state(where.socket, round(timeout * 1000))
+    except NotReachable:
+        if is_locked(where):
+            raise _silent(where) from None
+        raise
     how = "draining" if state.draining else "ready" if state.ready else "not ready"
     output().result(
         f"{how}, pid {state.pid}, up {duration(state.uptime_ms)}, "

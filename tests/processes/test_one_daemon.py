@@ -373,3 +373,24 @@ def test_a_daemon_whose_socket_was_removed_can_be_reached_again(place: PrivateDa
 
     until(lambda: ran(place, "genagentd", "status").code == 0, "it is reached again")
     assert ran(place, "genagentd", "stop").code == 0
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_daemon_whose_socket_was_removed_is_named_and_can_be_stopped(
+    place: PrivateDaemon, force: list[str]
+) -> None:
+    """Each command sent people to the next one otherwise, and none helped."""
+    place.start()
+    with Client(place.run) as client:
+        fleet.start(client, "a")
+    os.unlink(place.places.socket)
+
+    for command in (["status"], ["start", "--timeout", "1"]):
+        told = ran(place, "genagentd", *command)
+        assert told.code == 7
+        assert f"pid {place.pid}" in told.err
+        assert f"kill -HUP {place.pid}" in told.err
+
+    assert ran(place, "genagentd", "stop", *force).code == 0
+    assert place.wait() == 0
+    assert ran(place, "genagentd", "status").code == 7
