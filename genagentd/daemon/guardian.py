@@ -45,6 +45,9 @@ def guard() -> None:
         # A group of its own, or Ctrl-C in a terminal would arrive twice: once from there, once
         # forwarded, and the second one means force.
         os.setpgid(0, 0)
+        # That group is never in the terminal's foreground, and where `stty tostop` is set its
+        # first line there would stop the daemon for good.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         kernel.die_with_parent(signal.SIGTERM)
         if os.getppid() != guardian:
             os._exit(1)
@@ -64,6 +67,8 @@ def _outlive(daemon: int) -> int:
 
     def forward(number: int, _frame: FrameType | None) -> None:
         kernel.signal_pidfd(pidfd, signal.Signals(number))
+        # Whoever is stopped would never hear of it.
+        kernel.signal_pidfd(pidfd, signal.SIGCONT)
 
     for number in FORWARDED:
         signal.signal(number, forward)

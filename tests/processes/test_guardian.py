@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -140,3 +143,46 @@ def test_what_cannot_be_killed_keeps_the_guardian_from_nothing() -> None:
         assert f'"pid": {foreign}, "uid": {os.getuid()}' in done.stderr
     finally:
         kernel.kill_exactly(foreign)
+
+
+def test_a_stopped_daemon_hears_what_is_forwarded() -> None:
+    """Ctrl-C would do nothing otherwise, however often."""
+    guardian, (daemon, *_) = _guarded("wait")
+    os.kill(daemon, signal.SIGSTOP)
+    until(lambda: (found := kernel.stat(daemon)) and found.state == "T", "it is stopped")
+
+    guardian.send_signal(signal.SIGTERM)
+
+    assert guardian.wait(30) == 9
+
+
+#: Plays a daemon that writes to its terminal, and says elsewhere that it could.
+_WRITES = """
+import os, sys
+from genagentd.daemon.guardian import guard
+guard()
+os.write(2, b"a line of the log\\n")
+os.write(int(sys.argv[1]), b"written")
+"""
+
+
+def test_a_terminal_that_stops_what_writes_in_the_background_stops_no_daemon() -> None:
+    """`stty tostop`: its group is not the one in the foreground, and it logs there."""
+    told, tell = os.pipe()
+    os.set_inheritable(tell, True)
+    guardian, terminal = pty.fork()
+    if guardian == 0:
+        mode = termios.tcgetattr(0)
+        mode[3] |= termios.TOSTOP
+        termios.tcsetattr(0, termios.TCSANOW, mode)
+        os.execv(sys.executable, [sys.executable, "-c", _WRITES, str(tell)])
+    os.close(tell)
+    try:
+        assert select.select([told], [], [], 60)[0], "the daemon is stopped"
+        assert os.read(told, 100) == b"written"
+    finally:
+        for pid in kernel.children(guardian):
+            kernel.kill_exactly(pid)
+        os.waitpid(guardian, 0)
+        os.close(terminal)
+        os.close(told)
