@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,15 @@ from genagentd.paths import places
 STOP_TIMEOUT_S = 35
 WATCHDOG_S = 30
 
-#: What says where the daemon is found, and must say the same to it and to its clients.
-_PLACES = ("GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR", "GENAGENT_CONFIG")
+#: What says where the daemon is found, and must say the same to it and to its clients; and what
+#: says how it runs, which would be something else under the service manager.
+_KEPT = (
+    *("GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR", "GENAGENT_CONFIG"),
+    *("GENAGENT_GRACE_MS", "GENAGENT_PASS_ENV", "GENAGENT_START_METHOD"),
+    *("XDG_STATE_HOME", "XDG_CONFIG_HOME"),
+)
+#: What stands for itself in a command line of systemd, and in the name of a program there.
+_PLAIN = re.compile(r"[A-Za-z0-9_./+,=@:-]+")
 
 _UNIT = """\
 [Unit]
@@ -62,7 +70,7 @@ def unit() -> str:
     """Return the unit of the daemon of this interpreter."""
     return _UNIT.format(
         environment="".join(_lines_of_environment()),
-        python=_escaped(sys.executable),
+        python=_program(sys.executable),
         watchdog=WATCHDOG_S,
         stop_timeout=STOP_TIMEOUT_S + math.ceil(_grace_ms() / 1000),
         already_running=exits.REFUSED,
@@ -84,9 +92,10 @@ def _lines_of_environment() -> Iterator[str]:
         Failure: the daemon would refuse one of them.
     """
     places()
-    for name in _PLACES:
+    for name in _KEPT:
         value = os.environ.get(name)
-        if not value:
+        # A relative directory of the XDG kind is none, as its specification says.
+        if not value or (name.startswith("XDG_") and not os.path.isabs(value)):
             continue
         if name == "GENAGENT_CONFIG":
             # It is not run from here.
@@ -101,10 +110,21 @@ def _within_quotes(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
-def _escaped(path: str) -> str:
-    """Return *path* as one word of a command line of systemd."""
-    doubled = _within_quotes(path).replace("$", "$$")
-    return f'"{doubled}"' if " " in doubled else doubled
+def _program(path: str) -> str:
+    """Return the beginning of a command line of systemd that runs the program *path*.
+
+    Raises:
+        Failure: no line of a unit can hold it.
+    """
+    if not path.isprintable() and not path.replace("\t", "").isprintable():
+        message = f"the path of the interpreter cannot stand in a unit: {path!r}"
+        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", message)
+    if _PLAIN.fullmatch(path):
+        return path
+    # The first word is taken as it is in some respects, and may not hold a quote in any
+    # notation; any other word may be anything.
+    word = _within_quotes(path).replace("$", "$$").replace("\t", "\\t")
+    return f'/usr/bin/env "{word}"'
 
 
 def unit_path() -> Path:
@@ -118,7 +138,7 @@ def unit_path() -> Path:
 def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa: ARG001  # the only way
     """Write a systemd unit that runs the daemon for this user.
 
-    Directories and a configuration that the environment names are written into it.
+    Directories, a configuration and settings that the environment names are written into it.
 
     \b
     genagentd install-service

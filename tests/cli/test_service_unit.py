@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import configparser
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from genagentd.cli import service_unit
+from genagentd.cli.exits import Failure
 from support.commands import Command
 
 
@@ -32,11 +35,45 @@ def test_the_unit_keeps_the_conventions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "word"), [("/a/b", "/a/b"), ("/a b/c", '"/a b/c"'), ("/50%$", "/50%%$$")]
+    ("path", "words"),
+    [
+        ("/a/b", "/a/b"),
+        ("/a b/c", '/usr/bin/env "/a b/c"'),
+        ("/50%$", '/usr/bin/env "/50%%$$"'),
+        ("/it's", '/usr/bin/env "/it\'s"'),
+        ('/a"\\\t', '/usr/bin/env "/a\\"\\\\\\t"'),
+    ],
 )
-def test_the_interpreter_is_one_word(path: str, word: str) -> None:
-    """Blanks and specifiers of systemd are kept from their meaning."""
-    assert service_unit._escaped(path) == word
+def test_the_interpreter_is_one_word(path: str, words: str) -> None:
+    """Blanks, quotes and specifiers of systemd are kept from their meaning."""
+    assert service_unit._program(path) == words
+
+
+def test_an_interpreter_that_no_line_can_hold_is_refused() -> None:
+    """A unit that can never start would be found out by the next one who needs it."""
+    with pytest.raises(Failure):
+        service_unit._program("/a\nb")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize("name", ["plain", "a b", "it's", "50%$HOME", 'a"b', "a\\b", "a\tb", "é;"])
+def test_the_service_manager_takes_the_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whatever directory the interpreter is in."""
+    program = tmp_path / name / "python"
+    program.parent.mkdir()
+    program.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(program))
+    unit = tmp_path / "genagentd.service"
+    unit.write_text(service_unit.unit())
+
+    found = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+
+    assert str(unit) not in found.stderr
+    assert unit.name not in found.stderr
 
 
 def test_places_that_the_environment_names_are_those_of_the_service(
@@ -45,10 +82,18 @@ def test_places_that_the_environment_names_are_those_of_the_service(
     """A client in the same environment would otherwise look elsewhere than its daemon."""
     monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path / '50% "a"'))
     monkeypatch.setenv("GENAGENT_LOG_FORMAT", "json")
+    monkeypatch.setenv("GENAGENT_GRACE_MS", "5000")
+    monkeypatch.setenv("GENAGENT_PASS_ENV", "API_KEY")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
 
     unit = genagentd("install-service", "--user", "--print").out
 
     assert f'Environment="GENAGENT_RUN_DIR={tmp_path}/50%% \\"a\\""\n' in unit
+    assert 'Environment="GENAGENT_GRACE_MS=5000"\n' in unit
+    assert 'Environment="GENAGENT_PASS_ENV=API_KEY"\n' in unit
+    assert f'Environment="XDG_STATE_HOME={tmp_path}"\n' in unit
+    assert "XDG_CONFIG_HOME" not in unit
     assert "LOG_FORMAT" not in unit
 
 
