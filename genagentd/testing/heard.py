@@ -64,11 +64,12 @@ class Heard:
 
     def down(self, handle: AgentHandle, within_ms: int = DEADLINE_MS) -> Down:
         """Return the end of that process, if it is monitored; raises as `until`."""
+        # A monitor that was forgotten is the most frequent reason why none comes.
         found = self.until(
             lambda message: (
                 isinstance(message, Down) and message.handle.incarnation == handle.incarnation
             ),
-            f"Down of {handle.name!r}",
+            f"Down of {handle.name!r} (is it monitored?)",
             within_ms,
         )
         assert isinstance(found, Down)

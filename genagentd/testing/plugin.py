@@ -2,12 +2,13 @@
 
 `genagent_daemon` is one real daemon for the whole run, started when the first test asks
 for it; `genagent_client`, `genagent_heard` and `genagent_gates` are new for each test. An
-agent that a test leaves behind is stopped after it.
+agent that a test leaves behind is stopped after it. What agents printed during a test
+that fails is shown with its failure: the logs themselves are gone when the run is over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
     from genagentd.client.client import Client
     from genagentd.testing.daemon import PrivateDaemon
     from genagentd.testing.heard import Heard
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure what the agents of the test printed."""
+    report = yield
+    daemon = getattr(item, "funcargs", {}).get("genagent_daemon")
+    if daemon is not None and report.failed:
+        from genagentd.testing.printed import printed_since
+
+        report.sections += printed_since(daemon.places.logs, call.start)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from genagent_backends.gates import GATE_TIMEOUT_MS, Gates
+from genagent_protocol.errors import UsageError
 
 Step: TypeAlias = dict[str, Any]
 ScriptedTurn: TypeAlias = list[Step]
@@ -58,7 +59,13 @@ def scripted(
     """Return the options of the `scripted` backend that plays *turns*.
 
     A prompt past the last turn fails (`no_script`), unless *repeat* begins anew.
+
+    Raises:
+        UsageError: a turn waits at a gate, and there are no *gates*: nobody could release it.
     """
+    waiting = [step["gate"] for turn in turns for step in turn if "gate" in step]
+    if waiting and gates is None:
+        raise UsageError(f"scripted: a turn waits at the gate {waiting[0]!r}; give gates=")
     options: dict[str, object] = {"script": _plain(turns)}
     if repeat:
         options["repeat"] = True

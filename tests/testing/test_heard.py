@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from genagentd import Client
+from genagentd import Client, UsageError
 from genagentd.messages import Admission, Completed, Completion, EventMessage
 from genagentd.testing import (
     Gates,
@@ -65,6 +65,23 @@ def test_what_was_not_heard_is_an_error_with_what_was(
     with pytest.raises(NotHeard, match=r"(?s)no Completion of .*heard: .*Admission"):
         genagent_heard.completion(ref, within_ms=1)
     genagent_gates.release("here")
+
+
+def test_a_down_that_does_not_come_asks_for_the_monitor(
+    genagent_client: Client, genagent_heard: Heard
+) -> None:
+    """What is forgotten most often."""
+    handle = genagent_client.start_agent(None, name="a", backend="echo")
+    genagent_client.stop("a")
+
+    with pytest.raises(NotHeard, match=r"no Down of 'a' \(is it monitored\?\)"):
+        genagent_heard.down(handle, within_ms=1)
+
+
+def test_a_turn_that_waits_at_a_gate_of_nobody_is_refused() -> None:
+    """It would wait until its time is over, in another process."""
+    with pytest.raises(UsageError, match="waits at the gate 'g'; give gates="):
+        scripted(says("x"), [*says("y"), *holds("g")])
 
 
 def test_each_kind_of_turn_does_what_its_name_says(

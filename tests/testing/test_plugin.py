@@ -112,3 +112,42 @@ def test_the_fixtures_belong_together(
 
     assert genagent_heard.completion(ref).ref == ref
     assert genagent_client.daemon_status().pid == genagent_daemon.pid
+
+
+_FAILS = """
+from genagentd import Agent, NoReply, Started
+from genagentd.testing import says, scripted
+
+
+class Talks(Agent):
+    def init_agent(self, options):
+        print("this is the reason")
+        return Started(options, None)
+
+    def handle_response(self, ref, response, state):
+        return NoReply(state)
+
+
+def start(client, name):
+    client.start_agent(Talks, name=name, backend="scripted", options=scripted(says("hi")))
+
+
+def test_that_passes(genagent_client):
+    start(genagent_client, "calm")
+
+
+def test_that_fails(genagent_client):
+    start(genagent_client, "loud")
+    assert genagent_client.ask("loud", "x").text == "something else"
+"""
+
+
+def test_a_failure_shows_what_the_agents_printed(tmp_path: Path) -> None:
+    """Their logs are in a directory that is gone when the run is over."""
+    (tmp_path / "test_mine.py").write_text(_FAILS)
+
+    done = _pytest(tmp_path, "-q")
+
+    assert "1 failed, 1 passed" in done.stdout
+    assert "printed by loud" in done.stdout
+    assert done.stdout.count("this is the reason") >= 1
