@@ -14,6 +14,7 @@ import pytest
 from support.documents import Bench, Fence, fences, matches, steps
 
 ROOT = Path(__file__).parents[1]
+DECISIONS = ROOT / "docs/decisions"
 PAGES = [
     path
     for path in (
@@ -21,7 +22,7 @@ PAGES = [
         ROOT / "CONTRIBUTING.md",
         *sorted((ROOT / "docs").rglob("*.md")),
     )
-    if path.exists() and "decisions" not in path.parts
+    if path.exists() and (path.parent != DECISIONS or path.name == "README.md")
 ]
 _LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#]+)")
 
@@ -89,6 +90,21 @@ def test_every_page_can_be_reached() -> None:
         if page.resolve() not in linked and _name(page) not in ("README.md", "CONTRIBUTING.md")
     ]
     assert lost == []
+
+
+def test_every_decision_is_in_the_index_with_its_number_and_title() -> None:
+    """A record that is not listed is found by nobody, and two of one number by half."""
+    records = sorted(path for path in DECISIONS.glob("*.md") if path.name != "README.md")
+    numbers = [path.name[:4] for path in records]
+    rows = []
+    for path in records:
+        number, _, title = path.read_text(encoding="utf-8").splitlines()[0].partition(". ")
+        assert number == f"# {int(path.name[:4])}", path.name
+        rows.append(f"- [{path.name[:4]}]({path.name}) {title}")
+
+    assert len(set(numbers)) == len(numbers)
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line for line in index if line.startswith("- ")] == rows
 
 
 def test_a_console_block_is_read_command_by_command() -> None:
