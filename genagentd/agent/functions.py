@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
-from genagent_protocol.plain import FrozenDict, NotPlain, freeze
+from genagent_protocol.plain import FrozenDict, NotPlain, Plain, freeze
 
 #: A method `(self, arguments, state)` that returns a value or something to await for it.
 Method: TypeAlias = Callable[..., Any]
@@ -72,7 +72,19 @@ def _schema(arguments: Mapping[str, object]) -> FrozenDict:
         raise TypeError(f"a schema of arguments is JSON: {error}") from None
     if not isinstance(frozen, FrozenDict):
         raise TypeError(f"a schema of arguments is an object, not {type(arguments).__name__}")
+    if _has_bytes(frozen):
+        raise TypeError("a schema of arguments is JSON, which has no bytes")
     return frozen
+
+
+def _has_bytes(value: Plain) -> bool:
+    match value:
+        case FrozenDict():
+            return any(_has_bytes(item) for item in value.values())
+        case tuple():
+            return any(_has_bytes(item) for item in value)
+        case _:
+            return isinstance(value, bytes)
 
 
 def offered(agent: object) -> dict[str, tuple[Mark, Method]]:

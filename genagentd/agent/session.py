@@ -8,7 +8,7 @@ it ends the agent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TypeGuard
 
 from genagent_protocol.envelopes import UiMessage
@@ -76,8 +76,6 @@ def _made(name: str, mark: functions.Mark) -> Function:
 
 def sendable(arguments: object) -> FrozenDict | RpcError:
     """Return a frozen copy of the arguments of a call, or the error that it ends with."""
-    if isinstance(arguments, Mapping) and not isinstance(arguments, dict):
-        arguments = dict(arguments)
     checked = sendable_arguments(arguments, RpcLimits())
     return RpcError(INVALID_FUNCTION_CALL, checked) if isinstance(checked, str) else checked
 

@@ -204,6 +204,25 @@ class _Unreadable(dict[str, Any]):
     __iter__ = keys = items
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x": {"const": b"x"}}},
+        {"enum": [[b""]]},
+        {"default": bytearray(b"x")},
+        {"const": {1}},
+        {"const": 2**64},
+        {1: {}},
+        [],
+    ],
+    ids=repr,
+)
+def test_the_schema_of_an_offered_function_is_json(schema: Any) -> None:
+    """What it is not is said where it is written, and ends no agent."""
+    with pytest.raises(TypeError, match="a schema of arguments is"):
+        function(arguments=schema)
+
+
 def _failing(how: str, raises: type[BaseException]) -> Any:
     def at_once(_self: object, _arguments: object, _state: object) -> object:
         raise raises

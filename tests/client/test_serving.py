@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from collections import ChainMap
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -411,6 +413,15 @@ def test_a_call_ends_with_the_answer_and_a_second_one_is_dropped() -> None:
     assert value_of(settlement) is None
     assert mine.settlement(call_id) is None
     assert mine.dropped == 1
+
+
+@pytest.mark.parametrize("given", [MappingProxyType({"x": 1}), ChainMap({"x": 1}), {"x": 1}])
+def test_the_arguments_of_a_call_are_any_mapping(given: Any) -> None:
+    """As it is said of them, and as an agent may give them."""
+    _, message = serving().call("f", given, "main", None)
+
+    body: Any = message.message["callAgentFunction"]
+    assert body["callFunction"]["args"] == {"x": 1}
 
 
 def failure(mine: Serving, call_id: str) -> FunctionFailed:

@@ -14,7 +14,14 @@ from typing import TypeVar
 from genagent_protocol.errors import FunctionFailed
 from genagent_protocol.rpc.faults import ExpressionFault
 from genagent_protocol.rpc.functions import Function, Scope
-from genagent_protocol.rpc.json_values import Arguments, Copied, Unfit, copied, is_sendable
+from genagent_protocol.rpc.json_values import (
+    Arguments,
+    Copied,
+    Unfit,
+    copied,
+    is_sendable,
+    plain_text,
+)
 from genagent_protocol.rpc.limits import MAX_ERROR_CHARACTERS
 from genagent_protocol.rpc.outcomes import EXECUTION_ERROR, STANDING_TEXT, RpcError
 
@@ -88,8 +95,8 @@ def sendable_error(error: RpcError) -> RpcError:
     A code that is no text is EXECUTION_ERROR, one that is too long is cut like the text.
     """
     code: object = error.code
-    known = isinstance(code, str) and code != "" and is_sendable(code)
-    chosen = str(code)[:MAX_ERROR_CHARACTERS] if known else EXECUTION_ERROR
+    text = plain_text(code) if isinstance(code, str) else ""
+    chosen = text[:MAX_ERROR_CHARACTERS] if text and is_sendable(text) else EXECUTION_ERROR
     return RpcError(chosen, _sendable_text(error.message))
 
 
@@ -102,7 +109,7 @@ def failure_text(failure: BaseException) -> str:
 
 def _sendable_text(said: object) -> str:
     try:
-        text = "" if said is None else str(said)
+        text = "" if said is None else plain_text(str(said))
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001  # the text of a foreign object is foreign code too

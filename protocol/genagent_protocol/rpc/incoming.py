@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from genagent_protocol.rpc.allowance import Allowance
 from genagent_protocol.rpc.functions import Function
-from genagent_protocol.rpc.json_values import Arguments, Unfit, copied, measured
+from genagent_protocol.rpc.json_values import Arguments, Unfit, copied, measured, plain_object
 from genagent_protocol.rpc.limits import MAX_ARGUMENTS, RpcLimits
 from genagent_protocol.rpc.outcomes import EXECUTION_ERROR, INVALID_FUNCTION_CALL, RpcError
 from genagent_protocol.rpc.reading import Loose, text_in
@@ -29,9 +29,9 @@ class IncomingCall:
 
 def incoming_call(message: Loose) -> IncomingCall | RpcError:
     """Return the call that a message makes, or INVALID_FUNCTION_CALL with what is missing."""
-    call = message.body.get("callFunction")
-    if not isinstance(call, dict):
+    if not isinstance(message.body.get("callFunction"), dict):
         return invalid("The message has no callFunction.", message)
+    call = plain_object(message.body["callFunction"])
     name = text_in(call, "@call")
     if not name:
         return invalid("The call names no function.", message)

@@ -112,7 +112,7 @@ class _Copier:
         return self._text(key)
 
     def _text(self, value: str) -> str:
-        plain = str.__str__(value)
+        plain = plain_text(value)
         if not is_sendable(plain):
             raise _Stop("not_json", "the text has a lone surrogate")
         self._spend(encoded_size(plain))
@@ -167,6 +167,18 @@ def copied(value: object, *, max_bytes: int, max_depth: int = MAX_NESTING) -> Co
 def measured(value: Json) -> int:
     """Return how many bytes the msgpack encoding of *value* takes; `copied` made it."""
     return encoded_size(frozen(value))
+
+
+def plain_text(text: str) -> str:
+    """Return *text* as a `str`, whatever class of its own it has, and whatever that prints."""
+    return str.__str__(text)
+
+
+def plain_object(value: object) -> dict[str, object]:
+    """Return what *value* holds under texts if it is an object, without asking its class."""
+    if not isinstance(value, dict):
+        return {}
+    return {plain_text(key): item for key, item in dict.items(value) if isinstance(key, str)}
 
 
 def is_sendable(text: str) -> bool:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Self, TypeAlias
 
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.rpc.json_values import Unfit, copied, thawed_object
+from genagent_protocol.rpc.bodies import attempted
+from genagent_protocol.rpc.json_values import Unfit, copied, plain_text, thawed_object
 from genagent_protocol.rpc.limits import RpcLimits
 from genagent_protocol.rpc.messages import CallKind, Kind, Message, call_message
 from genagent_protocol.rpc.outcomes import (
@@ -115,6 +116,8 @@ class OutgoingCalls:
             return checked
         taken = self if function_call_id is not None else self._past_used_ids()
         call_id = _generated(taken.next_id) if function_call_id is None else function_call_id
+        call_id = plain_text(call_id)
+        surface_id = None if surface_id is None else plain_text(surface_id)
         pending = PendingCall(call_id, surface_id, checked, self._effective(timeout_ms))
         following = replace(
             taken,
@@ -122,7 +125,8 @@ class OutgoingCalls:
             pending=taken.pending.including(pending),
         )
         body = thawed_object(checked)
-        return following, call_message(kind, version or VERSION, call_id, surface_id, body)
+        said = plain_text(version or VERSION)
+        return following, call_message(kind, said, call_id, surface_id, body)
 
     def _checked(
         self,
@@ -158,13 +162,17 @@ class OutgoingCalls:
         call_id = text_in(body, "functionCallId")
         if call_id is None or call_id not in self.pending:
             return self, ()
+        settlement = attempted(lambda: self._read(body, call_id))
+        return self._settled(call_id, _readable(settlement, call_id))
+
+    def _read(self, body: dict[str, object], call_id: str) -> Settlement:
         if body.get("error") is not None:
-            return self._rejected(call_id, reported_error(body["error"], UNKNOWN_ERROR, call_id))
+            error = reported_error(body["error"], UNKNOWN_ERROR, call_id)
+            return Rejected(call_id, error)
         value = copied(body.get("value"), max_bytes=self.limits.max_value_bytes)
         if isinstance(value, Unfit):
-            text = f"The answer cannot be read: {value.problem}."
-            return self._rejected(call_id, RpcError(UNKNOWN_ERROR, text, call_id))
-        return self._settled(call_id, Resolved(call_id, value.value))
+            return _unreadable(call_id, value.problem)
+        return Resolved(call_id, value.value)
 
     def _reported(self, message: object) -> tuple[Self, Settled]:
         """Reject the call that the other side could not read and reported in an `error`."""
@@ -172,7 +180,8 @@ class OutgoingCalls:
         call_id = text_in(body, "functionCallId")
         if call_id is None or call_id not in self.pending:
             return self, ()
-        return self._rejected(call_id, reported_error(dict(body), UNKNOWN_ERROR, call_id))
+        error = attempted(lambda: Rejected(call_id, reported_error(body, UNKNOWN_ERROR, call_id)))
+        return self._settled(call_id, _readable(error, call_id))
 
     def _rejected(self, call_id: str, error: RpcError) -> tuple[Self, Settled]:
         return self._settled(call_id, Rejected(call_id, error))
@@ -200,6 +209,18 @@ def checked_default_timeout(timeout_ms: float) -> float:
     if not is_duration(timeout_ms):
         raise ValueError(f"the default timeout is a number of milliseconds, not {timeout_ms!r}")
     return timeout_ms
+
+
+def _readable(settlement: Settlement | RpcError, call_id: str) -> Settlement:
+    """Return the settlement of an answer, also of one whose own code failed."""
+    if isinstance(settlement, RpcError):
+        return _unreadable(call_id, "its own code failed")
+    return settlement
+
+
+def _unreadable(call_id: str, problem: str) -> Rejected:
+    text = f"The answer cannot be read: {problem}."
+    return Rejected(call_id, RpcError(UNKNOWN_ERROR, text, call_id))
 
 
 def _generated(number: int) -> str:

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from genagent_protocol.plain import MAX_DEPTH
-from genagent_protocol.rpc.json_values import Json, Unfit, copied, is_sendable
+from genagent_protocol.rpc.bodies import attempted
+from genagent_protocol.rpc.json_values import (
+    Json,
+    Unfit,
+    copied,
+    is_sendable,
+    plain_object,
+    plain_text,
+)
 from genagent_protocol.rpc.limits import MAX_ID_CHARACTERS
 from genagent_protocol.rpc.messages import SENDERS, Kind, Message, Sender
 from genagent_protocol.rpc.outcomes import INVALID_FUNCTION_CALL, RpcError
@@ -53,7 +61,7 @@ class Loose:
     """What a handler can make of whatever it was handed; `body` may be empty."""
 
     version: str
-    body: Mapping[object, object]
+    body: dict[str, object]
 
     @property
     def function_call_id(self) -> str:
@@ -69,7 +77,9 @@ def read_message(message: object, sender: Sender) -> Envelope | Malformed:
     others only that they are objects. This does not check a call against any
     catalog.
     """
-    copy = copied(message, max_bytes=MAX_MESSAGE_BYTES, max_depth=MAX_DEPTH)
+    copy = attempted(lambda: copied(message, max_bytes=MAX_MESSAGE_BYTES, max_depth=MAX_DEPTH))
+    if isinstance(copy, RpcError):
+        return Malformed("The message cannot be read: its own code failed.")
     if isinstance(copy, Unfit):
         return Malformed(f"The message is not JSON: {copy.problem}.")
     if not isinstance(copy.value, dict):
@@ -95,22 +105,29 @@ def malformed_report(malformed: Malformed, version: str = VERSION) -> Message | 
 
 def read_loosely(message: object, kind: Kind) -> Loose:
     """Return what can be read of a message of this *kind*, or of its inner part alone."""
-    if not isinstance(message, dict):
-        return Loose(VERSION, {})
-    body = message.get(kind, message)
-    version = text_in(message, "version")
-    return Loose(VERSION if version is None else version, body if isinstance(body, dict) else {})
+    # A message that did not come over a wire may be of classes of its own, whose code fails.
+    loose = attempted(lambda: _read_loosely(message, kind))
+    return Loose(VERSION, {}) if isinstance(loose, RpcError) else loose
 
 
-def text_in(body: Mapping[object, object], key: str) -> str | None:
+def _read_loosely(message: object, kind: Kind) -> Loose:
+    whole = plain_object(message)
+    body = plain_object(whole[kind]) if kind in whole else whole
+    version = text_in(whole, "version")
+    return Loose(VERSION if version is None else version, body)
+
+
+def text_in(body: Mapping[str, object], key: str) -> str | None:
     """Return the text under *key*, or None where there is none that could be sent back."""
     value = body.get(key)
-    return value if isinstance(value, str) and is_sendable(value) else None
+    # Not by `isinstance`, which also asks the value itself what it is.
+    text = plain_text(cast(str, value)) if issubclass(type(value), str) else None
+    return text if text is not None and is_sendable(text) else None
 
 
 def reported_error(error: object, default_code: str, function_call_id: str) -> RpcError:
     """Return an error as the other side reported it; what it left out is filled in."""
-    said: Mapping[object, object] = error if isinstance(error, dict) else {"message": error}
+    said = plain_object(error) if isinstance(error, dict) else {"message": error}
     code = text_in(said, "code") or default_code
     return RpcError(code, text_in(said, "message") or _NO_MESSAGE, function_call_id)
 

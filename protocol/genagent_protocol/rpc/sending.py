@@ -7,10 +7,18 @@ that can is copied and frozen, so that what was checked is what goes out.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
 from genagent_protocol.plain import MAX_INT, FrozenDict, encoded_size
-from genagent_protocol.rpc.json_values import Json, Unfit, copied, frozen_object, is_sendable
+from genagent_protocol.rpc.json_values import (
+    Json,
+    Unfit,
+    copied,
+    frozen_object,
+    is_sendable,
+    plain_text,
+)
 from genagent_protocol.rpc.limits import MAX_ARGUMENTS, MAX_ID_CHARACTERS, RpcLimits
 from genagent_protocol.rpc.messages import CallKind
 from genagent_protocol.rpc.versions import SPELLINGS
@@ -29,7 +37,7 @@ def sendable_call(call: object, kind: CallKind, limits: RpcLimits) -> FrozenDict
         return NO_NAME
     plain_key = kind == "callAgentFunction" and "@call" not in call
     name, catalog_id = call.get("call" if plain_key else "@call"), call.get("catalogId")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not plain_text(name):
         return NO_NAME
     if not is_id(name) or not is_id(catalog_id, optional=True):
         return "The name of the function or of its catalog is not text that can be sent."
@@ -38,12 +46,14 @@ def sendable_call(call: object, kind: CallKind, limits: RpcLimits) -> FrozenDict
     args = sendable_arguments(call.get("args", {}), limits)
     if isinstance(args, str):
         return args
-    catalog = {} if catalog_id is None else {"catalogId": str(catalog_id)}
-    return FrozenDict({"@call": name, **catalog, "args": args})
+    catalog = {"catalogId": plain_text(catalog_id)} if isinstance(catalog_id, str) else {}
+    return FrozenDict({"@call": plain_text(name), **catalog, "args": args})
 
 
 def sendable_arguments(args: object, limits: RpcLimits) -> FrozenDict | str:
     """Return a frozen copy of the arguments, or why they cannot be sent."""
+    if isinstance(args, Mapping) and not isinstance(args, dict):
+        args = dict(args)
     if not isinstance(args, dict):
         return "The arguments are not an object."
     if len(args) > MAX_ARGUMENTS:
@@ -78,7 +88,8 @@ def is_id(value: object, *, optional: bool = False) -> bool:
     """Tell whether *value* is text that both JSON and msgpack carry, and not too long for an id."""
     if not isinstance(value, str):
         return value is None and optional
-    return len(value) <= MAX_ID_CHARACTERS and is_sendable(value)
+    text = plain_text(value)
+    return len(text) <= MAX_ID_CHARACTERS and is_sendable(text)
 
 
 def is_duration(value: object) -> bool:

@@ -31,26 +31,34 @@ def text_form(value: Json) -> str:
         case int():
             return str(value)
         case list() | dict():
-            return json.dumps(_without_points(value), ensure_ascii=False, separators=(",", ":"))
+            return _compact(value)
 
 
 def number_text(number: float) -> str:
     """Return a finite number as text that reads back as the same number."""
     if number.is_integer() and abs(number) < _LARGE:
-        return str(int(number))
+        # Not all digits of the number that is meant: as many as tell it from others, then zeros.
+        return f"{Decimal(repr(number)).to_integral_value():f}" if number else "0"
     if _SMALL <= abs(number) < _LARGE:
         return f"{Decimal(repr(number)):f}"
     mantissa, exponent = repr(number).split("e")
     return f"{mantissa}e{int(exponent):+d}"
 
 
-def _without_points(value: Json) -> Json:
+def _compact(value: Json) -> str:
     match value:
         case list():
-            return [_without_points(item) for item in value]
+            return f"[{','.join(map(_compact, value))}]"
         case dict():
-            return {key: _without_points(item) for key, item in value.items()}
-        case float() if value.is_integer() and abs(value) < _LARGE:
-            return int(value)
+            items = (f"{_quoted(key)}:{_compact(item)}" for key, item in value.items())
+            return f"{{{','.join(items)}}}"
+        case str():
+            return _quoted(value)
+        case None:
+            return "null"
         case _:
-            return value
+            return text_form(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

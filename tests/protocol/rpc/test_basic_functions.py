@@ -126,7 +126,9 @@ def test_amounts_are_shown_with_their_currency(
     assert run("formatCurrency", value=value, currency=currency, **options) == shown
 
 
-@pytest.mark.parametrize("currency", ["", "US", "DOLLAR", "U$D", "ÄÖÜ", None, 7], ids=repr)
+@pytest.mark.parametrize(
+    "currency", ["", "US", "DOLLAR", "U$D", "ÄÖÜ", "ſſs", "ﬁx", None, 7], ids=repr
+)
 def test_what_is_no_currency_code_is_a_failure(currency: Any) -> None:
     """An amount without its currency would be read as another."""
     with pytest.raises(ExpressionFault):
@@ -144,7 +146,11 @@ def test_what_is_no_currency_code_is_a_failure(currency: Any) -> None:
         ("0044-03-15", "yyyy", "0044"),
         ("2026-09-04", "QQQ", "QQQ"),
         ("2026-09-04", "d '' d", "4 ' 4"),
-        ("2026-09-04", "d ' d", "4  4"),
+        ("2026-09-04", "d ' d", "4  d"),
+        ("2026-09-04", "''''", "''"),
+        ("2026-09-04", "'''d''' d", "'d' 4"),
+        ("2026-09-04", "d 'd''d", "4 d'd"),
+        ("2026-09-04", "d'", "4"),
         ("2026-09-04 10:11", "HH:mm", "10:11"),
         ("2026-09-04t10:11z", "HH:mm", "10:11"),
         ("2026-09-04T23:30:00-02:00", "d HH", "4 23"),
@@ -156,6 +162,14 @@ def test_what_is_no_currency_code_is_a_failure(currency: Any) -> None:
 def test_dates_are_written_after_their_pattern(value: str, pattern: str, shown: str) -> None:
     """At the date's own offset; quotes keep letters from being tokens."""
     assert run("formatDate", value=value, format=pattern) == shown
+
+
+@given(st.lists(st.sampled_from(["'", "d", "abc", " ", "''"])).map("".join), st.booleans())
+def test_text_in_quotes_is_written_as_it_is(text: str, closed: bool) -> None:
+    """Whatever it is, and also if the last quote is missing."""
+    quoted = "'x" + text.replace("'", "''") + ("'" if closed else "")
+
+    assert run("formatDate", value="2026-09-04", format=f"d{quoted}") == f"4x{text}"
 
 
 def test_a_date_without_an_offset_is_utc_wherever_the_process_runs(

@@ -60,7 +60,8 @@ def format_currency(args: Arguments, _scope: Scope) -> str:
 
 
 def _sign(currency: Json) -> str:
-    code = currency.upper() if isinstance(currency, str) else ""
-    if len(code) != _CODE_LETTERS or not (code.isascii() and code.isalpha()):
+    # Before it is written large: there are other letters that become these.
+    code = currency.upper() if isinstance(currency, str) and currency.isascii() else ""
+    if len(code) != _CODE_LETTERS or not code.isalpha():
         raise ExpressionFault("The currency is not an ISO 4217 code of three letters.")
     return _SIGNS.get(code, code)

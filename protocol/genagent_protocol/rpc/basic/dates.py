@@ -19,8 +19,8 @@ _TIMESTAMP: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
-#: A quoted piece of text, a run of one letter, or anything else.
-_PIECE: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
+#: A quote, text in quotes (the last of which may be missing), a run of one letter, anything else.
+_PIECE: Final = re.compile(r"''|'(?P<quoted>(?:[^']|'')*)(?:'|\Z)|([A-Za-z])\2*|.", re.DOTALL)
 _MONTHS: Final = (
     "January",
     "February",
@@ -72,13 +72,16 @@ def _instant(moment: datetime) -> str:
 
 
 def _patterned(moment: datetime, pattern: str) -> str:
-    return "".join(_written(moment, piece.group()) for piece in _PIECE.finditer(pattern))
+    return "".join(_written(moment, piece) for piece in _PIECE.finditer(pattern))
 
 
-def _written(moment: datetime, piece: str) -> str:
-    if piece.startswith("'"):
-        # Two quotes are one, inside quoted text and outside of it.
-        return piece[1:-1].replace("''", "'") if len(piece) > len("''") else piece[1:]
+def _written(moment: datetime, found: re.Match[str]) -> str:
+    # Two quotes are one, inside quoted text and outside of it.
+    quoted, piece = found["quoted"], found.group()
+    if piece == "''":
+        return "'"
+    if quoted is not None:
+        return quoted.replace("''", "'")
     token = _TOKENS.get(piece)
     return piece if token is None else token(moment)
 
