@@ -63,6 +63,18 @@ def _command(program: str, name: str, command: click.Command) -> Iterator[str]:
     ]
     if rows:
         yield table(("option", "what it does"), rows)
+    yield from _keys(f"{program} {name}")
+
+
+def _keys(command: str) -> Iterator[str]:
+    """Yield what stands in the object that *command* prints with `--json`."""
+    keys = words("keys")[command]
+    if keys:
+        yield f"With `--json`: `ok`, {', '.join(f'`{key}`' for key in keys.split())}." + (
+            f" {words('key_notes')[command]}" if command in words("key_notes") else ""
+        )
+    elif command in words("key_notes"):
+        yield f"With `--json`: {words('key_notes')[command]}"
 
 
 def _told(option: click.Option) -> bool:
