@@ -16,17 +16,6 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import BinaryIO
 
-#: What the process runs before anything else. Its owner may be dead before it could ask.
-_ASK = """
-import os, signal, sys
-from genagentd import kernel
-kernel.die_with_parent(signal.SIGTERM)
-if os.getppid() != int(sys.argv.pop(1)):
-    sys.exit(1)
-from genagentd.cli.main import daemon_main
-daemon_main()
-"""
-
 
 class Tied:
     """One `genagentd run` that ends with the process that has it."""
@@ -52,7 +41,7 @@ class Tied:
     def _keep(self) -> None:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _ASK, str(os.getpid()), "run"],
+                [sys.executable, "-P", "-m", "genagentd.testing.tied_run", str(os.getpid()), "run"],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -61,7 +50,8 @@ class Tied:
                 # Ctrl-C in the terminal is for the owner, who ends what it has.
                 start_new_session=True,
             )
-        except OSError as error:
+        except Exception as error:
+            # Whatever it is: whoever waits for the process has to hear of it.
             self._process.set_exception(error)
             return
         self._process.set_result(process)
@@ -70,7 +60,9 @@ class Tied:
     @property
     def ended(self) -> bool:
         """Whether it runs no more, or never did."""
-        return self._keeper.ident is None or self._process.result().poll() is not None
+        if self._keeper.ident is None or self._process.exception() is not None:
+            return True
+        return self._process.result().poll() is not None
 
     def ask_to_end(self, within_s: float) -> None:
         """Send SIGTERM and wait for the end, at most *within_s*. A second one means force."""

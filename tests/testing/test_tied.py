@@ -132,3 +132,16 @@ def test_one_that_cannot_start_leaves_no_directory(nothing_left: None) -> None:
         pass
 
     assert not daemon.run_dir.exists()
+
+
+def test_one_that_the_system_does_not_start_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, nothing_left: None
+) -> None:
+    """Neither its directory nor the thread that was to keep it."""
+    daemon = PrivateDaemon()
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    with pytest.raises(FileNotFoundError), daemon:
+        pass
+
+    assert not daemon.run_dir.exists()
