@@ -50,8 +50,7 @@ class Tied:
                 # Ctrl-C in the terminal is for the owner, who ends what it has.
                 start_new_session=True,
             )
-        except Exception as error:
-            # Whatever it is: whoever waits for the process has to hear of it.
+        except Exception as error:  # noqa: BLE001  # whatever it is, who waits has to hear of it
             self._process.set_exception(error)
             return
         self._process.set_result(process)
