@@ -187,6 +187,14 @@ def kill_exactly(pid: int, ticks: int | None = None) -> bool:
         os.close(pidfd)
 
 
+def sees_itself() -> bool:
+    """Whether `/proc` is the one of our pid namespace; otherwise it is of no use to us."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
 def user_of(pid: int) -> int | None:
     """Return the user that *pid* runs as, or None if there is no such process."""
     try:

@@ -6,6 +6,7 @@ work on a daemon of any version.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -174,10 +175,18 @@ def _ended(where: Places, code: int) -> Failure:
     return Failure(
         exits.BAD_CONFIGURATION if code == exits.BAD_CONFIGURATION else exits.FAILED,
         "start_failed",
-        f"the daemon ended with status {code}: {tail[-1] if tail else 'it wrote nothing'}",
+        f"the daemon ended with status {code}: {tail[-1] if tail else _why_silent(where)}",
         f"see {where.daemon_log}",
         {"exit_code": code, "log": tail},
     )
+
+
+def _why_silent(where: Places) -> str:
+    """Return why the log may be empty."""
+    with contextlib.suppress(OSError):
+        if os.statvfs(where.logs).f_bavail == 0:
+            return f"no space is left in {where.logs}"
+    return "it wrote nothing"
 
 
 def _slow(where: Places, pid: int) -> Failure:

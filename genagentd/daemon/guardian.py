@@ -36,6 +36,8 @@ def guard() -> None:
     Call it before threads, sockets and heavy imports exist. In the child the forwarded
     signals are blocked; call `listen` once it has its handlers, before it starts anything.
     """
+    if not kernel.sees_itself():
+        return  # The daemon refuses to run, and there is nothing that we could find.
     kernel.adopt_orphans()
     guardian = os.getpid()
     # Between the fork and the handlers a signal must neither be lost nor kill us.

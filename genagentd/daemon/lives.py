@@ -31,7 +31,7 @@ from genagentd.daemon.report import warn
 from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.environment import agent_environment
-from genagentd.paths import Places
+from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace, listener_pid
 
 #: How often a launch is tried; each time the helper gets twice as long.
@@ -100,6 +100,8 @@ class Life:
         """Have it born; failing that, say so."""
         try:
             cwd = self._checked_directory()
+            # Somebody may have removed it under us.
+            make_private(self._around.places.agents)
             self._around.allowance.promise(self.incarnation)
             self._log = Log(self._around.places.agent_log(self.start.name, self.incarnation))
             self.log_path = self._log.path

@@ -62,6 +62,7 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         UsageError: a directory or the lock cannot be used.
         AlreadyRunning: another daemon is there; nothing was changed.
     """
+    _check_processes()
     check_path(places.socket)
     check_path(places.longest_socket)
     make_private(places.run)
@@ -78,8 +79,18 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         code = asyncio.run(_run(places, config, reload))
         channels.end_context()
         if _is_at(places.lock, lock):
-            _remove_stale(places)
+            with contextlib.suppress(UnusablePlace):
+                _remove_stale(places)
     return code
+
+
+def _check_processes() -> None:
+    """Refuse a `/proc` of another namespace: every process that it shows would be a stranger."""
+    if not kernel.sees_itself():
+        raise UnusablePlace(
+            f"/proc does not show this process as {os.getpid()}: mount the one of its pid "
+            "namespace there (unshare --mount-proc)"
+        )
 
 
 @contextlib.contextmanager
@@ -171,14 +182,15 @@ def _meet_nobody(places: Places) -> None:
 
 def _remove_stale(places: Places) -> None:
     """Remove sockets that nobody can hold any more: the lock is ours."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
+        found = os.lstat(places.socket).st_mode
+        if not (stat.S_ISSOCK(found) or stat.S_ISLNK(found)):
+            # It may be somebody's: we never made it.
+            what = "a directory" if stat.S_ISDIR(found) else "no socket"
+            raise UnusablePlace(
+                f"{places.socket} is {what} and has to be the daemon's socket; remove it"
+            )
         os.unlink(places.socket)
-    except FileNotFoundError:
-        pass
-    except IsADirectoryError:
-        raise UnusablePlace(
-            f"{places.socket} is a directory and has to be the daemon's socket; remove it"
-        ) from None
     # Someone may have cleaned up before us, the whole directory included.
     for path in places.agents.glob("*"):
         if path.is_symlink() or not path.is_dir():

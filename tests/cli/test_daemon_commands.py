@@ -257,3 +257,30 @@ def test_a_daemon_of_another_version_answers_the_core_and_nothing_else(
     assert (refused.code, refused.error) == (8, "version_mismatch")
     assert "genagentd stop" in refused.json["error"]["message"]
     assert status.json["software"] == "fake"
+
+
+def test_a_start_on_a_full_disk_says_so(place: PrivateDaemon, tmp_path: Path) -> None:
+    """The log that would say it is on that disk, too."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "none", str(disk)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        for name in ("a", "genagentd.lock", "logs"):
+            (disk / name).mkdir(mode=0o700) if name != "genagentd.lock" else (disk / name).touch()
+        (disk / "logs" / "genagentd.log").touch(0o600)
+        with pytest.raises(OSError, match="space"):
+            (disk / "full").write_bytes(b"x" * 1_000_000)
+        full = PrivateDaemon(run=disk)
+
+        refused = ran(full, "genagentd", "start")
+
+        assert refused.code == 78
+        assert f"no space is left in {disk}" in refused.err
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -286,3 +286,22 @@ def test_a_socket_that_cannot_be_removed_holds_back_no_stop(
     assert fleet.down(client, handle).reason.text == "shutdown"
     assert client.list() == ()
     shutil.rmtree(path)
+
+
+def test_a_removed_directory_of_sockets_is_made_anew_by_the_next_start(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """Whoever cleans up under a running daemon takes no start with it."""
+    shutil.rmtree(daemon.places.agents)
+
+    fleet.start(client, "a")
+
+    assert client.ask("a", "go").text
+    shutil.rmtree(daemon.places.agents)
+    daemon.places.agents.write_text("in the way")
+    with pytest.raises(StartFailed) as failed:
+        fleet.start(client, "b")
+
+    assert failed.value.reason.kind == "bad_directory"
+    assert str(daemon.places.agents) in failed.value.reason.message
+    daemon.places.agents.unlink()

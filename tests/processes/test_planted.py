@@ -54,7 +54,14 @@ def _directory_for_a_socket(run: Path) -> Path:
     return run / "genagentd.sock"
 
 
-@pytest.mark.parametrize("plant", [_link_the_log, _pipe_for_a_lock, _directory_for_a_socket])
+def _file_for_a_socket(run: Path) -> Path:
+    (run / "genagentd.sock").write_text("somebody's")
+    return run / "genagentd.sock"
+
+
+@pytest.mark.parametrize(
+    "plant", [_link_the_log, _pipe_for_a_lock, _directory_for_a_socket, _file_for_a_socket]
+)
 def test_a_planted_file_is_named_and_the_daemon_does_not_start(
     place: PrivateDaemon, plant: object
 ) -> None:
