@@ -10,8 +10,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
-from genagentd import kernel
+from genagentd import channels, kernel
 from support.daemons import PrivateDaemon, living_below, zombies_below
 from support.figures import Figures, Report, length_of, trial
 from support.waiting import until
@@ -53,8 +54,14 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
+@pytest.fixture(scope="session")
+def wire() -> None:
+    """Have this process's ZeroMQ context; it stays open, and its descriptors are no test's leak."""
+    channels._context().socket(zmq.DEALER).close(0)
+
+
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
+def nothing_left(wire: None) -> Iterator[None]:
     """Fail the test if a process, a thread, a descriptor or a zombie is left behind."""
     gc.collect()
     # A daemon that serves the whole run is there before, with processes of its own.

@@ -6,23 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import zmq
 
-from genagentd import channels
 from genagentd.client.client import Client
 from support.backend_cli import StubCli
 from support.daemons import PrivateDaemon
 from support.provider_turns import agents_end
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _context() -> None:
-    """This process's ZeroMQ context stays open; its descriptors are no test's leak."""
-    channels._context().socket(zmq.DEALER).close(0)
-
-
 @pytest.fixture(scope="module")
-def house() -> Iterator[PrivateDaemon]:
+def house(wire: None) -> Iterator[PrivateDaemon]:
     """A real daemon for the tests of a module."""
     private = PrivateDaemon().start()
     try:

@@ -1,4 +1,4 @@
-"""A home for real programs, and this process's ZeroMQ context."""
+"""A home for real programs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import zmq
-
-from genagentd import channels
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _context() -> None:
-    """It stays open; its descriptors are no test's leak."""
-    channels._context().socket(zmq.DEALER).close(0)
 
 
 @pytest.fixture
