@@ -197,8 +197,8 @@ if parent == 0:
     child = os.fork()
     if child == 0:
         os.setsid()
+        os.write(write, str(os.getpid()).encode())
         os.execv(sleeps[0], sleeps)
-    os.write(write, str(child).encode())
     os._exit(0)
 os.waitpid(parent, 0)
 print(plain, apart, os.read(read, 20).decode(), flush=True)
