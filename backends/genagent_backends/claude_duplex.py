@@ -88,9 +88,9 @@ class Duplex:
         listener = Listener(turn, lines, clocks)
         async with LineReader(process, self._splitter) as reader, Saying(process) as saying:
             which = saying.add(_message(prompt))
-            # A turn that is stopped at its first event should not find its prompt unsaid.
-            await asyncio.sleep(0)
             try:
+                # A turn that is stopped at its first event should not find its prompt unsaid.
+                await asyncio.sleep(0)
                 for before in kept:
                     _refuse(before, saying)
                     for said in await listener.hear(before):
@@ -144,8 +144,8 @@ class Duplex:
         questions: list[FrozenDict] = []
         until = asyncio.get_running_loop().time() + DRAIN_MS / 1000
         async with LineReader(process, self._splitter) as reader:
-            while (now := asyncio.get_running_loop().time()) < until:
-                match await reader.next(now):
+            while asyncio.get_running_loop().time() < until:
+                match await reader.at_hand(until):
                     case FrozenDict() as line if _is_question(line):
                         questions.append(line)
                     case FrozenDict() as line if line.get("subtype") == "init":

@@ -27,8 +27,10 @@ from genagent_protocol.reasons import BackendError
 
 #: How long a program that has said its last word may take to leave.
 EXIT_GRACE_MS = 5_000
-#: How long the pipe of a process that has exited is still read.
+#: How long the pipe of a process that has exited is still read; whoever was slow may read
+#: later as much as a pipe can hold.
 DRAIN_MS = 500
+DRAIN_BYTES = 1024 * 1024
 #: How long a line may take that was on its way when a clock ran out.
 LAST_LOOK_MS = 50
 
@@ -115,6 +117,7 @@ class LineReader:
         self._ready = splitter.ready
         self._ended = False
         self._drained_at: float | None = None
+        self._read_after_exit = 0
         self._scope: Timeout | None = None
 
     async def __aenter__(self) -> Self:
@@ -138,23 +141,44 @@ class LineReader:
             self._scope.reschedule(self._drained_at)
 
     async def next(self, until: float = math.inf) -> Line | Silence | End:
-        """Return the next line, or that none came *until* then (loop time), or none will come."""
-        while not self._ready:
-            if self._ended:
-                return "end"
+        """Return the next line, or that none came *until* then (loop time), or none will come.
+
+        Output that holds no line is silence, however much of it there is.
+        """
+        return await self._next(until, until)
+
+    async def at_hand(self, until: float) -> Line | Silence | End:
+        """Do the same for a line that need not be waited for; noise is read *until* then."""
+        return await self._next(0.0, until)
+
+    async def _next(self, wait_until: float, until: float) -> Line | Silence | End:
+        while not self._ready and not self._ended:
             # A process that never stops talking must not keep the event loop to itself.
             await asyncio.sleep(0)
-            data = await self._read(until)
-            if data is None:
-                if self._drained_at is None:
-                    return "silence"
-                data = b""
+            data = await self._read(wait_until)
             if data:
                 self._ready.extend(self._splitter.feed(data))
+                # Where there is always something to read, no time limit of a read ever passes.
+                if self._drained(len(data)):
+                    self._end()
+                elif not self._ready and _now() >= until:
+                    return "silence"
+            elif data is None and self._drained_at is None:
+                return "silence"
             else:
-                self._ended = True
-                self._ready.extend(self._splitter.finish())
-        return self._ready.popleft()
+                self._end()
+        return self._ready.popleft() if self._ready else "end"
+
+    def _end(self) -> None:
+        self._ended = True
+        self._ready.extend(self._splitter.finish())
+
+    def _drained(self, just_read: int) -> bool:
+        """Return whether what is still read must come from somebody else than the process."""
+        if self._drained_at is None:
+            return False
+        self._read_after_exit += just_read
+        return self._read_after_exit >= DRAIN_BYTES and _now() >= self._drained_at
 
     async def _read(self, until: float) -> bytes | None:
         limit = min(until, math.inf if self._drained_at is None else self._drained_at)

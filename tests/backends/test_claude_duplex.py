@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -196,6 +197,39 @@ async def test_a_process_that_reads_no_refusal_can_be_interrupted(
     assert await talk.said("two") == ["2"]
 
 
+async def test_a_process_that_makes_noise_without_a_pause_can_be_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer comes among the noise, and the wait for it has to end all the same."""
+    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
+    talk = Talk(tmp_path, [HEAR, INIT, REPLAY, {"noise": True}], answers("2"))
+    said = asyncio.Event()
+    running = asyncio.create_task(
+        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
+    )
+    await asyncio.wait_for(said.wait(), 30)
+    running.cancel()
+    await asyncio.wait({running}, timeout=30)
+
+    assert running.done()
+    assert await talk.said("two") == ["2"]
+
+
+async def test_a_process_that_makes_noise_between_two_turns_does_not_hold_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads no prompt either, and the clock says so."""
+    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
+    noise: Step = {"noise": True}
+    first = [*answers("1")[:-1], noise]
+    talk = Talk(tmp_path, first, answers("3"), idle_timeout_ms=2_000)
+
+    one, two, three = await asyncio.wait_for(talk.said("one", "two", "three"), 60)
+
+    assert (one, three) == ("1", "3")
+    assert two.startswith("idle_timeout: ")
+
+
 async def test_a_refusal_is_never_written_into_the_middle_of_a_prompt(tmp_path: Path) -> None:
     """Both would be lost: a line that is half one and half the other is no JSON."""
     asked = 50
@@ -383,3 +417,51 @@ def test_no_prompt_is_ever_answered_with_the_answer_to_another(habits: list[Habi
             assert (wanted, end.data["text"]) == ("result", f"answer to prompt {number}")
         elif wanted == "failed":
             assert "answer to" not in str(end.data) or f"answer to prompt {number}" in str(end.data)
+
+
+class Slow(Program):
+    """One that takes a prompt up only when it hears the next message."""
+
+    def __init__(self) -> None:
+        super().__init__(iter(()))
+        self._heard: list[dict[str, Any]] = []
+
+    async def write(self, data: bytes) -> None:
+        self._take_up()
+        heard = json.loads(data)
+        if heard["type"] == "user":
+            self._heard.append(heard)
+            if heard["message"]["content"] == "last":
+                self._take_up()
+
+    def _take_up(self) -> None:
+        while self._heard:
+            prompt = self._heard.pop()
+            self._print({**prompt, "isReplay": True})
+            self._print({"type": "result", "result": prompt["message"]["content"]})
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_e082_a_turn_that_was_interrupted_at_any_moment_answers_no_other(steps: int) -> None:
+    """Also in the moment in which its prompt has just been said."""
+    duplex, turn, started = claude_duplex.Duplex(), RehearsalTurn(), list[Process]()
+
+    async def spawn(*_argv: object, **_how: object) -> Process:
+        started.append(Slow())
+        return started[-1]
+
+    async def say(prompt: str) -> Event:
+        command = Command(("claude",), prompt.encode(), {})
+        said = [event async for event in duplex.turn(turn, command, Clocks(None, None))]
+        return said[-1]
+
+    turn.spawn = spawn  # type: ignore[method-assign]  # nothing is started here
+    running = asyncio.create_task(say("first"))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait({running}, timeout=30)
+
+    assert running.cancelled()
+    assert (await asyncio.wait_for(say("last"), 30)).data["text"] == "last"
+    await duplex.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -10,12 +11,16 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from genagent_backends import subprocesses
 from genagent_backends.base import Failed, FirstSignal
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
 from genagent_backends.failures import failure_of
+from genagent_backends.lines import LineSplitter
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse
+from genagent_backends.subprocesses import LineReader
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
@@ -248,6 +253,143 @@ async def test_e076_talk_without_a_pause_neither_stops_the_clock_nor_the_loop(
 
     assert failure(done).kind == "timeout"
     assert running.cancelled()
+
+
+NOISE = b"noise line\n" * 4_000
+CHATTER = b'{"type":"chatter"}\n' * 1_000
+
+
+class Noisy(Chatterbox):
+    """A process whose output never pauses: what somebody below it says outlives it, too."""
+
+    def __init__(self, output: bytes = NOISE, *, exits: bool = False) -> None:
+        super().__init__()
+        self._output = output
+        if exits:
+            self.ended.set()
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        return self._output
+
+
+class NoisyTurn(RehearsalTurn):
+    """One whose processes are the one it was given."""
+
+    def __init__(self, process: Noisy) -> None:
+        super().__init__()
+        self._process = process
+
+    async def spawn(self, argv: object, **_how: object) -> Noisy:
+        return self._process
+
+
+@pytest.mark.parametrize(
+    ("clock", "kind"), [("timeout_ms", "timeout"), ("idle_timeout_ms", "idle_timeout")]
+)
+@pytest.mark.parametrize("output", [NOISE, b"x" * 40_000, b"\n" * 40_000], ids=lambda o: o[:1])
+async def test_e076_noise_without_a_pause_is_silence(
+    stub: StubCli, clock: str, kind: str, output: bytes
+) -> None:
+    """No read ever waits for it, so that no limit of a read passes."""
+    session, turn = started(stub, **{clock: 50}), NoisyTurn(Noisy(output))
+    done = await asyncio.wait_for(rehearse(ClaudeBackend(), session, "go", turn), 30)
+
+    assert failure(done).kind == kind
+
+
+@pytest.mark.parametrize("output", [NOISE, CHATTER], ids=["noise", "lines"])
+async def test_e078_a_grandchild_that_never_stops_talking_does_not_hold_the_turn(
+    stub: StubCli, output: bytes
+) -> None:
+    """Whatever it says: the program has exited, and cannot have said it."""
+    turn = NoisyTurn(Noisy(output, exits=True))
+    done = await asyncio.wait_for(rehearse(ClaudeBackend(), started(stub), "go", turn), 30)
+
+    assert failure(done).kind == "provider_error"
+
+
+class Left(Noisy):
+    """A process that has exited; what it said is still in the pipe, which a grandchild holds."""
+
+    def __init__(self, *said: bytes) -> None:
+        super().__init__(exits=True)
+        self._said = list(said)
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        if not self._said:
+            await asyncio.Event().wait()
+        return self._said.pop(0)
+
+
+async def test_what_was_said_before_the_exit_is_read_by_a_slow_consumer_too(
+    stub: StubCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The moment for draining has passed by then; what a pipe holds is the program's."""
+    monkeypatch.setattr(subprocesses, "DRAIN_MS", 0)
+    result = b'{"type":"result","result":"done"}\n'
+    turn = NoisyTurn(Left(CHATTER, CHATTER, NOISE, result))
+    done = await asyncio.wait_for(rehearse(ClaudeBackend(), started(stub), "go", turn), 30)
+
+    assert done.text == "done"
+
+
+class SteppedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock also goes on when it is told to."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+class Steady(Chatterbox):
+    """A process that says the same pieces over and over; each costs its reader a second."""
+
+    def __init__(self, pieces: list[bytes], loop: SteppedLoop, *, exits: bool) -> None:
+        super().__init__()
+        self._pieces = itertools.cycle(pieces)
+        self._loop = loop
+        self.reads = 0
+        if exits:
+            self.ended.set()
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        self._loop.ahead += 1.0
+        self.reads += 1
+        assert self.reads < 200, "it is read without end"
+        return next(self._pieces)
+
+
+PIECES = st.sampled_from([NOISE, CHATTER, b"\n", b'{"half": ', b"x" * 65_536])
+
+
+@settings(deadline=None)
+@given(
+    pieces=st.lists(PIECES, min_size=1, max_size=4),
+    seconds=st.integers(-1, 5),
+    exits=st.booleans(),
+    at_hand=st.booleans(),
+)
+def test_no_output_holds_a_reader_beyond_its_moment(
+    pieces: list[bytes], seconds: int, exits: bool, at_hand: bool
+) -> None:
+    """Whatever is said, and however much: a line, or an end, or the moment has come."""
+    loop = SteppedLoop()
+
+    async def read() -> None:
+        process = Steady(pieces, loop, exits=exits)
+        async with LineReader(process, LineSplitter()) as reader:
+            for _ in range(3):
+                before, until = process.reads, loop.time() + seconds
+                said = await (reader.at_hand if at_hand else reader.next)(until)
+                if said == "silence":
+                    assert loop.time() >= until
+                assert process.reads - before <= max(seconds, 0) + 1
+
+    try:
+        loop.run_until_complete(read())
+    finally:
+        loop.close()
 
 
 async def test_a_stream_that_is_closed_early_ends_its_program(stub: StubCli) -> None:

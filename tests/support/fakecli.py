@@ -21,6 +21,7 @@ Steps, told by their key:
     {"ignore": ["SIGINT"]}     ignore signals
     {"helpers": 3}             start sleepers in sessions of their own that hold the pipes
     {"touch": PATH}            create a file; {"fifo": PATH} write a byte to a FIFO
+    {"noise": true}            say nothing that means anything, without a pause, for ever
     {"silence": true}          say nothing more, for ever
     {"on_interrupt": [steps]}  on SIGINT do these and exit
     {"close_stdout": true}     close standard output
@@ -105,6 +106,9 @@ def perform(step: dict[str, object], log: Log) -> None:
                 sys.exit(0)
         case {"peek": True}:
             select.select([sys.stdin], [], [])
+        case {"noise": True}:
+            while True:
+                write(b"noise line\n" * 1_000)
         case {"replay": str(how)}:
             write(json.dumps(replay(log, with_id=how == "id")).encode() + b"\n")
         case {"asks": int(count)}:
