@@ -1,8 +1,11 @@
 """The processes below an agent: which ones a turn began, and that they end with it.
 
 A process for the session is spared by the end of a turn, with whatever lives below
-it, and ends with the agent. Everything is started and reaped by the main thread:
-what a thread starts may die with that thread.
+it, and ends with the agent; but only once the turn has got it, for nobody else would
+ever end one that was started for a turn that no longer wanted it.
+
+Everything is started and reaped by the main thread: what a thread starts may die with
+that thread.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import errno
 from collections.abc import Mapping, Sequence
 
+from genagent_backends.base import Process
 from genagent_backends.timeouts import timeout
 from genagentd import kernel
 from genagentd.agent import log
@@ -46,15 +50,9 @@ class Processes:
         self._before = below()
 
     async def spawn(
-        self,
-        turn: int,
-        argv: Sequence[str],
-        env: Mapping[str, str] | None,
-        cwd: str | None,
-        *,
-        for_session: bool,
+        self, turn: int, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
     ) -> ChildProcess:
-        """Start a process for that turn, or for the session it works on.
+        """Start a process for that turn.
 
         Raises:
             OSError: the program could not be started, or the turn is over.
@@ -62,8 +60,14 @@ class Processes:
         if turn != self._turn:
             raise OSError(errno.ECANCELED, "the turn that wanted this process is over")
         child = ChildProcess(argv, env, cwd, self._exited, self._grace_ms)
-        (self._of_session if for_session else self._of_turn)[child.pid] = child
+        self._of_turn[child.pid] = child
         return child
+
+    def keep(self, process: Process) -> None:
+        """Have a process outlive its turn; one that has ended by now is let go of with it."""
+        child = self._of_turn.get(process.pid)
+        if child is process and child.returncode is None:
+            self._of_session[child.pid] = self._of_turn.pop(child.pid)
 
     def _exited(self, child: ChildProcess) -> None:
         # One of the turn is kept until the turn is over: what it printed may still be read.

@@ -68,7 +68,7 @@ class Shell:
         self._callbacks = Callbacks(opened.agent, opened.backend, opened.retained, context.handle)
         self._processes = processes
         processes.hurry(opened.limits.interrupt_grace_ms)
-        self._turns = Turns(opened.limits, self._callbacks, inbox.post, self._processes.spawn)
+        self._turns = Turns(opened.limits, self._callbacks, inbox.post, processes)
         self._observer = Observer(self._handle, self._callbacks.shown, outgoing.telemetry)
         self._observer.wanted = watched
         self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)

@@ -33,19 +33,17 @@ MAX_BEHIND = 1_024
 MAX_MESSAGE = 1_024
 
 
-class Spawn(Protocol):
-    """Starts a process from the main thread, for a turn or for its session."""
+class Spawns(Protocol):
+    """Starts processes from the main thread, for a turn or for its session."""
 
-    async def __call__(
-        self,
-        turn: int,
-        argv: Sequence[str],
-        env: Mapping[str, str] | None,
-        cwd: str | None,
-        *,
-        for_session: bool,
+    async def spawn(
+        self, turn: int, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
     ) -> Process:
-        """Return the process; it is run in the coordinator's loop."""
+        """Return a process of that turn; it is run in the coordinator's loop."""
+        ...
+
+    def keep(self, process: Process) -> None:
+        """Make it the session's, since the turn has got it; in the coordinator's loop, too."""
         ...
 
 
@@ -108,13 +106,13 @@ class Offer:
         number: int,
         post: Callable[[inputs.Input], None],
         main: asyncio.AbstractEventLoop,
-        spawn: Spawn,
+        processes: Spawns,
     ) -> None:
         self._agent = agent
         self._number = number
         self._post = post
         self._main = main
-        self._spawn = spawn
+        self._processes = processes
 
     @property
     def agent(self) -> Plain:
@@ -147,10 +145,13 @@ class Offer:
         Raises:
             OSError: the program could not be started, or the turn is over.
         """
-        started: Coroutine[Any, Any, Process] = self._spawn(
-            self._number, argv, env, cwd, for_session=for_session
-        )
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(started, self._main))
+        started: Coroutine[Any, Any, Process] = self._processes.spawn(self._number, argv, env, cwd)
+        process = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(started, self._main))
+        # Whoever is interrupted on the way here never gets it, and the sweep of the turn ends it.
+        # This comes before that sweep: what this thread says next is that the turn is over.
+        if for_session:
+            self._main.call_soon_threadsafe(self._processes.keep, process)
+        return process
 
 
 class Turns:
@@ -161,12 +162,12 @@ class Turns:
         limits: Limits,
         callbacks: Callbacks,
         post: Callable[[inputs.Input], None],
-        spawn: Spawn,
+        processes: Spawns,
     ) -> None:
         self._limits = limits
         self._callbacks = callbacks
         self._post = post
-        self._spawn = spawn
+        self._processes = processes
         self._main = asyncio.get_running_loop()
         self._thread = TurnThread()
         #: The turn in flight, or the last one.
@@ -187,7 +188,7 @@ class Turns:
             prompt=order.prompt,
             state=callbacks.retained.state,
             session=callbacks.retained.session,
-            offer=Offer(callbacks.name, order.turn, self._post, self._main, self._spawn),
+            offer=Offer(callbacks.name, order.turn, self._post, self._main, self._processes),
             guide=flight,
         )
         self._thread.call(self._begin, flight, work)

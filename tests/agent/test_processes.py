@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from genagent_backends.base import Streaming, Turn
+from genagent_backends.base import Process, Streaming, Turn
 from genagent_protocol import envelopes, requests
 from genagent_protocol.events import Completed, Event, Failed, event
 from genagent_protocol.plain import FrozenDict
@@ -21,7 +22,8 @@ from genagentd import kernel
 from genagentd.agent.child import STDERR_TAIL_BYTES, ChildProcess
 from genagentd.agent.processes import Processes
 from genagentd.agent.sweep import Sweep, below, childless
-from genagentd.agent.turn_loop import TurnLoop
+from genagentd.agent.turn import Offer
+from genagentd.agent.turn_loop import TurnLoop, TurnThread
 from genagentd.channels import end_context
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.immune import refused
@@ -294,7 +296,86 @@ async def test_a_turn_that_is_over_starts_nothing(children: list[ChildProcess]) 
     processes.turn_over()
 
     with pytest.raises(OSError, match="is over"):
-        await processes.spawn(1, ["true"], None, None, for_session=False)
+        await processes.spawn(1, ["true"], None, None)
+
+
+class Held(Processes):
+    """Processes that start at a moment of the test's choice, seen from the turn's thread."""
+
+    def __init__(self, begin: Callable[[], Awaitable[None]], end: Callable[[], object]) -> None:
+        super().__init__()
+        self._begin = begin
+        self._end = end
+        self.started: list[ChildProcess] = []
+
+    async def spawn(
+        self, turn: int, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
+    ) -> ChildProcess:
+        """Start one between what is done before it, and what is done before anybody has it."""
+        await self._begin()
+        child = await super().spawn(turn, argv, env, cwd)
+        self.started.append(child)
+        self._end()
+        return child
+
+
+@pytest.mark.parametrize("for_session", [True, False])
+@pytest.mark.parametrize("when", ["before", "while it starts", "on the way", "later", "never"])
+async def test_a_process_that_nobody_got_ends_with_its_turn(when: str, for_session: bool) -> None:
+    """Also one for the session: nobody has it, so that nobody would ever end it."""
+    thread, main = TurnThread(), asyncio.get_running_loop()
+    thread.ensure_running()
+    over, held = asyncio.Event(), threading.Event()
+    got: list[Process] = []
+
+    async def turn() -> None:
+        try:
+            offer = Offer("a", 1, lambda _fact: None, main, processes)
+            got.append(await offer.spawn(["sleep", "3600"], for_session=for_session))
+            if when == "later":
+                await asyncio.Event().wait()
+        finally:
+            main.call_soon_threadsafe(over.set)
+
+    async def begin() -> None:
+        if when == "before":
+            thread.call(tasks[0].cancel)
+            await over.wait()
+
+    def end() -> None:
+        # The turn's thread is held until all that it is to find at once is there.
+        thread.call(held.wait)
+        if when == "while it starts":
+            thread.call(tasks[0].cancel)
+
+    processes = Held(begin, end)
+    processes.turn_began(1)
+    tasks: list[asyncio.Task[None]] = []
+    thread.call(lambda: tasks.append(thread.begin(turn())))
+    try:
+        while not processes.started and not over.is_set():
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if when == "on the way":
+            thread.call(tasks[0].cancel)
+        held.set()
+        while when == "later" and not got:
+            await asyncio.sleep(0)
+        if when == "later":
+            thread.call(tasks[0].cancel)
+        await over.wait()
+        processes.turn_over()
+        await processes.end_turn()
+        kept = [child.pid for child in processes.started if child.returncode is None]
+    finally:
+        held.set()
+        await processes.end_all()
+        thread.close()
+
+    assert kept == ([process.pid for process in got] if for_session else [])
+    assert bool(got) == (when in ("later", "never"))
+    assert childless()
 
 
 # Sweeping
