@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from genagent_protocol.envelopes import UiMessage
 from genagent_protocol.errors import FunctionFailed, LocalWireError
@@ -33,6 +33,7 @@ from genagent_protocol.rpc import (
 )
 from genagent_protocol.rpc.execution import in_place_of, refused
 from genagent_protocol.rpc.json_values import thawed_object
+from genagent_protocol.rpc.messages import Kind
 from genagent_protocol.rpc.reading import UNKNOWN_ID
 from genagent_protocol.rpc.sending import sendable_arguments
 from genagent_protocol.rpc.versions import VERSION
@@ -44,6 +45,8 @@ from genagentd.deadlines import Deadlines
 
 #: How many functions of one session may wait for something at a time.
 MAX_RUNNING = 1_000
+#: The messages by which a client ends a call of the agent.
+_ANSWERS: Final[tuple[Kind, ...]] = ("rendererFunctionResponse", "error")
 #: Who hears how a call ended.
 Heard = Callable[[Settlement | FunctionFailed], None]
 
@@ -154,12 +157,24 @@ class Session:
         """Take what is no call; False if it settles nothing."""
         envelope = read_message(message, "renderer")
         if isinstance(envelope, Malformed):
-            return self._take(self._rpc.handle_error(_unreadable(envelope)))
+            return self._reject_answered(envelope)
         if envelope.kind == "rendererFunctionResponse":
             return self._take(self._rpc.handle_renderer_function_response(message))
         if envelope.kind == "error":
             return self._take(self._rpc.handle_error(message))
         return False
+
+    def let_go(self, message: FrozenDict) -> None:
+        """Reject what a call claims to answer as well: a callback may wait for just that."""
+        if any(kind in message for kind in _ANSWERS):
+            self.settle(message)
+
+    def _reject_answered(self, malformed: Malformed) -> bool:
+        """Reject the calls that a message names as answered and does not answer."""
+        settled = False
+        for call_id in malformed.calls(*_ANSWERS):
+            settled |= self._take(self._rpc.handle_error(_unreadable(call_id, malformed.problem)))
+        return settled
 
     def run(self, message: FrozenDict, state: object) -> None:
         """Run the function that the client calls; if it waits, it is answered when it is done."""
@@ -237,10 +252,10 @@ def _failure(name: str, error: BaseException) -> BaseException:
     return error
 
 
-def _unreadable(malformed: Malformed) -> dict[str, Loose]:
-    """Return what rejects the call that an unreadable answer names, if it names one."""
-    found = {"functionCallId": malformed.function_call_id, "code": UNKNOWN_ERROR}
-    return {"error": {**found, "message": f"The answer cannot be read: {malformed.problem}"}}
+def _unreadable(call_id: str, problem: str) -> dict[str, Loose]:
+    """Return what rejects the call that an unreadable answer names."""
+    text = f"The answer cannot be read: {problem}"
+    return {"error": {"functionCallId": call_id, "code": UNKNOWN_ERROR, "message": text}}
 
 
 def _unsent(call_id: str, problem: str) -> dict[str, Loose]:
@@ -251,9 +266,9 @@ def _unsent(call_id: str, problem: str) -> dict[str, Loose]:
 
 def _refusal(malformed: Malformed) -> Message:
     """Return the answer to a call that cannot be read; an agent has no `error` message."""
-    call_id = malformed.function_call_id
+    call_id = next(iter(malformed.calls("callAgentFunction")), UNKNOWN_ID)
     error = RpcError(INVALID_FUNCTION_CALL, malformed.problem)
-    return refused("agentFunctionResponse", VERSION, call_id or UNKNOWN_ID, error)
+    return refused("agentFunctionResponse", VERSION, call_id, error)
 
 
 def value_of(settlement: Settlement) -> object:

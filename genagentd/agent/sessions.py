@@ -140,6 +140,7 @@ class Sessions:
         """Take an answer of a client at once; False if this is a call, to be run in its turn."""
         session = self._session(sender, ref)
         if session is not None and session.is_call(message):
+            session.let_go(message)
             return False
         if session is None or not session.settle(message):
             self._drop(sender)

@@ -202,14 +202,12 @@ class Serving:
         return None
 
     def _malformed(self, malformed: Malformed) -> UiMessage | None:
-        """Reject the call that an unreadable answer names, or report an unreadable call."""
-        call_id = malformed.function_call_id
+        """Reject the call that an unreadable answer names, and report an unreadable call."""
         self.dropped += 1
-        if call_id is not None and call_id in self.rpc.pending:
-            error = {"code": UNKNOWN_ERROR, "message": malformed.problem}
+        error = {"code": UNKNOWN_ERROR, "message": malformed.problem}
+        for call_id in malformed.calls("agentFunctionResponse"):
             answer = {"agentFunctionResponse": {"functionCallId": call_id, "error": error}}
             self._take(self.rpc.handle_agent_function_response(answer))
-            return None
         report = malformed_report(malformed)
         return None if report is None else wrapped(report)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import subprocess
 import sys
 from typing import Any
@@ -331,25 +332,60 @@ async def test_the_first_answer_wins() -> None:
         ({"error": {"code": "MINE"}}, "UNKNOWN_ERROR"),
         ({"value": 1, "error": {"code": "MINE", "message": "no"}}, "UNKNOWN_ERROR"),
         ({}, "UNKNOWN_ERROR"),
-        ({"value": b"bytes"}, None),
+        ({"value": b"bytes"}, "UNKNOWN_ERROR"),
+        ({"value": math.nan}, "UNKNOWN_ERROR"),
         ({"value": 1, "more": 2}, "UNKNOWN_ERROR"),
     ],
 )
-async def test_an_answer_that_cannot_be_read_ends_its_call(reply: Any, code: str | None) -> None:
-    """The caller hears a code; what does not even name the call is dropped."""
+async def test_an_answer_that_cannot_be_read_ends_its_call(reply: Any, code: str) -> None:
+    """The caller hears a code."""
     async with living(CLERK, "echo") as agent:
         await attach(agent)
         begin(agent, "async", timeout_ms=0)
         call_id = await asked(agent)
 
         says(agent, answer(call_id, **reply))
-        if code is None:
-            agent.say(UiDetach(), CLIENT.text, "3")
-            code = "CANCELLED"
 
         await agent.next(envelopes.Completion)
         [call], _ = await shown(agent)
         assert call["code"] == code
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        {"version": "v7"},
+        {"version": None},
+        {"action": {}},
+        {"error": None},
+        {"callRendererFunction": {"functionCallId": "call-9"}},
+        {"callAgentFunction": {"functionCallId": "c-9"}},
+        {"callAgentFunction": {}},
+        {"deep": json.loads("[" * 63 + "]" * 63)},
+    ],
+    ids=[
+        *["another version", "no version", "an action", "an error", "not its own", "a call"],
+        *["an empty call", "deep"],
+    ],
+)
+async def test_an_answer_in_a_broken_message_ends_its_call(around: dict[str, Any]) -> None:
+    """Nobody waits for a message that came; a call beside it is answered under its own id."""
+    async with living(CLERK, "echo") as agent:
+        await attach(agent)
+        begin(agent, "async", timeout_ms=0)
+        call_id = await asked(agent)
+
+        says(agent, {**answer(call_id, value=1), **around})
+
+        if "callAgentFunction" in around:
+            response = (await heard(agent))["agentFunctionResponse"]
+            named = around["callAgentFunction"].get("functionCallId", "unknown")
+            assert response["functionCallId"] == named
+            assert response["error"]["code"] == "INVALID_FUNCTION_CALL"
+        else:
+            await agent.next(envelopes.Completion)
+        [call], _ = await shown(agent)
+        assert call["code"] == "UNKNOWN_ERROR"
 
 
 async def test_an_error_that_names_the_call_ends_it() -> None:
@@ -410,11 +446,18 @@ async def test_what_breaks_on_its_way_in_is_taken_in_all_the_same(
         ({"version": "v1.0", "callAgentFunction": {}}, "unknown"),
         ({"version": "v1.0", "callAgentFunction": {"functionCallId": "c-9"}}, "c-9"),
         ({"version": "v1.0", "callAgentFunction": None}, "unknown"),
-        ({**called(sha="9f"), "error": {}}, "unknown"),
-        ({**called(sha="9f"), "version": "v7"}, "unknown"),
-        ({"callAgentFunction": called()["callAgentFunction"]}, "unknown"),
+        ({"version": "v1.0", "callAgentFunction": {"functionCallId": 9}}, "unknown"),
+        ({"version": "v1.0", "callAgentFunction": {"functionCallId": "x" * 70_000}}, "unknown"),
+        ({**called(sha="9f"), "error": {}}, "c-1"),
+        ({**called(sha="9f"), "version": "v7"}, "c-1"),
+        ({"callAgentFunction": called()["callAgentFunction"]}, "c-1"),
+        (called(sha=b"9f"), "c-1"),
+        (called(sha=math.inf), "c-1"),
     ],
-    ids=["empty", "no call", "null", "two messages", "another version", "no version"],
+    ids=[
+        *["empty", "no call", "null", "a number", "a long id", "two messages", "another version"],
+        *["no version", "bytes", "infinity"],
+    ],
 )
 async def test_a_malformed_call_is_answered_with_a_code(message: Any, call_id: str) -> None:
     """An agent has no other way to say that it could not read it."""

@@ -376,11 +376,36 @@ def test_a_malformed_call_is_reported_and_nothing_is_run() -> None:
     assert (error["functionCallId"], error["code"]) == ("call-7", "INVALID_FUNCTION_CALL")
 
 
+BROKEN_AROUND: list[dict[str, Any]] = [
+    {"version": "v2.0"},
+    {"version": None},
+    {"action": {}},
+    {"callAgentFunction": {"functionCallId": "call-9"}},
+    {"more": float("nan")},
+    {"more": b"bytes"},
+]
+
+
+@pytest.mark.parametrize("around", BROKEN_AROUND, ids=repr)
+def test_a_call_in_a_broken_message_is_reported_and_ends_no_other(around: dict[str, Any]) -> None:
+    """Both sides count their calls alike: its id may be that of a call of this client."""
+    mine = serving()
+    mine.call("f", None, "main", 0)
+    body = {"functionCallId": "call-1"}
+
+    error = answered(mine, ui({"version": "v1.0", "callRendererFunction": body, **around}))
+
+    assert (error["functionCallId"], error["code"]) == ("call-1", "INVALID_FUNCTION_CALL")
+    assert mine.settlement("call-1") is None
+
+
 @pytest.mark.parametrize(
     "message",
     [
         {},
         {"version": "v1.0", "callRendererFunction": {}},
+        {"version": "v1.0", "agentFunctionResponse": {"functionCallId": "call-9"}},
+        {"version": "v2.0", "agentFunctionResponse": {"functionCallId": "call-9"}},
         {"version": "v1.0", "callAgentFunction": {}},
         {"version": "v1.0", "createSurface": {}},
         {"version": "v1.0", "agentFunctionResponse": {"functionCallId": "call-9", "value": 1}},
@@ -439,6 +464,31 @@ def test_an_answer_that_cannot_be_read_ends_its_call() -> None:
 
     mine.hear(ui({"version": "v1.0", "agentFunctionResponse": {"functionCallId": call_id}}))
 
+    assert failure(mine, call_id).code == "UNKNOWN_ERROR"
+
+
+@pytest.mark.parametrize("around", BROKEN_AROUND, ids=repr)
+def test_an_answer_in_a_broken_message_ends_its_call(around: dict[str, Any]) -> None:
+    """Without a time limit its caller would wait for ever."""
+    mine = serving()
+    call_id, _ = mine.call("f", None, "main", 0)
+    body = {"functionCallId": call_id, "value": 1}
+
+    assert mine.hear(ui({"version": "v1.0", "agentFunctionResponse": body, **around})) is None
+
+    assert failure(mine, call_id).code == "UNKNOWN_ERROR"
+
+
+def test_what_answers_and_calls_in_one_message_does_both_badly() -> None:
+    """Each side hears of its own call."""
+    mine = serving()
+    call_id, _ = mine.call("f", None, "main", 0)
+    bodies = {"agentFunctionResponse": call_id, "callRendererFunction": "theirs"}
+    said = {kind: {"functionCallId": named} for kind, named in bodies.items()}
+
+    error = answered(mine, ui({"version": "v1.0", **said}))
+
+    assert error["functionCallId"] == "theirs"
     assert failure(mine, call_id).code == "UNKNOWN_ERROR"
 
 

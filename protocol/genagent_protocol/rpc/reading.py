@@ -54,6 +54,12 @@ class Malformed:
     problem: str
     function_call_id: str | None = None
     surface_id: str | None = None
+    #: Each call that is named, and by which message: both sides count their calls alike.
+    named: tuple[tuple[Kind, str], ...] = ()
+
+    def calls(self, *kinds: Kind) -> tuple[str, ...]:
+        """Return the ids of the calls that messages of these *kinds* name."""
+        return tuple(call_id for kind, call_id in self.named if kind in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,36 +72,39 @@ class Loose:
     @property
     def function_call_id(self) -> str:
         """The id to answer under."""
-        found = text_in(self.body, "functionCallId")
-        return UNKNOWN_ID if found is None or len(found) > MAX_ID_CHARACTERS else found
+        found = _id_in(self.body, "functionCallId")
+        return UNKNOWN_ID if found is None else found
 
 
 def read_message(message: object, sender: Sender) -> Envelope | Malformed:
     """Return the message as an envelope that *sender* may have sent, or why it is none.
 
     The four messages of calls and `error` are checked to the last field; of the
-    others only that they are objects. This does not check a call against any
-    catalog.
+    others only that they are objects. Whatever else is broken, the calls that the
+    message names are found: somebody may wait for them. This does not check a call
+    against any catalog.
     """
-    copy = attempted(lambda: copied(message, max_bytes=MAX_MESSAGE_BYTES, max_depth=MAX_DEPTH))
-    if isinstance(copy, RpcError):
-        return Malformed("The message cannot be read: its own code failed.")
-    if isinstance(copy, Unfit):
-        return Malformed(f"The message is not JSON: {copy.problem}.")
-    if not isinstance(copy.value, dict):
-        return Malformed("The message is not an object.")
-    return _read_object(copy.value, sender)
+    read = _read(message, sender)
+    if isinstance(read, Envelope):
+        return read
+    named = attempted(lambda: _named(message, sender))
+    calls, surface_id = ((), None) if isinstance(named, RpcError) else named
+    first = calls[0][1] if calls else None
+    return Malformed(read, first, surface_id, calls)
 
 
 def malformed_report(malformed: Malformed, version: str = VERSION) -> Message | None:
     """Return the `error` message by which a renderer reports a malformed one.
 
     There is none when the malformed message named neither a call nor a surface:
-    the protocol has no address for that.
+    the protocol has no address for that. A call that it *answers* is none of the
+    agent's, which may have one of the same id.
     """
     error: dict[str, Json] = {"code": INVALID_FUNCTION_CALL, "message": malformed.problem}
-    if malformed.function_call_id is not None:
-        error["functionCallId"] = malformed.function_call_id
+    made = (*malformed.calls("callRendererFunction"), None)
+    call_id = made[0] if malformed.named else malformed.function_call_id
+    if call_id is not None:
+        error["functionCallId"] = call_id
     elif malformed.surface_id is not None:
         error["surfaceId"] = malformed.surface_id
     else:
@@ -132,31 +141,56 @@ def reported_error(error: object, default_code: str, function_call_id: str) -> R
     return RpcError(code, text_in(said, "message") or _NO_MESSAGE, function_call_id)
 
 
-def _read_object(message: dict[str, Json], sender: Sender) -> Envelope | Malformed:
+def _read(message: object, sender: Sender) -> Envelope | str:
+    copy = attempted(lambda: copied(message, max_bytes=MAX_MESSAGE_BYTES, max_depth=MAX_DEPTH))
+    if isinstance(copy, RpcError):
+        return "The message cannot be read: its own code failed."
+    if isinstance(copy, Unfit):
+        return f"The message is not JSON: {copy.problem}."
+    if not isinstance(copy.value, dict):
+        return "The message is not an object."
+    return _read_object(copy.value, sender)
+
+
+def _read_object(message: dict[str, Json], sender: Sender) -> Envelope | str:
     version = message.get("version")
     if not isinstance(version, str) or version not in SPELLINGS:
-        return Malformed("The message names no protocol version that is spoken here.")
+        return "The message names no protocol version that is spoken here."
     keys = [key for key in message if key != "version"]
     if len(keys) != 1:
-        return Malformed(f"The message has {len(keys)} message keys instead of one.")
+        return f"The message has {len(keys)} message keys instead of one."
     kind = next((kind for kind in SENDERS if kind == keys[0]), None)
     if kind is None or SENDERS[kind] != sender:
-        return Malformed(f"{_shown(keys[0])} is no message that the {sender} sends.")
+        return f"{_shown(keys[0])} is no message that the {sender} sends."
     return _read_body(version, kind, message[kind])
 
 
-def _read_body(version: str, kind: Kind, body: Json) -> Envelope | Malformed:
+def _read_body(version: str, kind: Kind, body: Json) -> Envelope | str:
     if not isinstance(body, dict):
-        return Malformed(f"{kind} is not an object.")
+        return f"{kind} is not an object."
     problem = (_CHECKS[kind](body) if kind in _CHECKS else None) or _long_id(body)
-    if problem is None:
-        return Envelope(version, kind, body)
-    names = {
-        key: value
-        for key, value in body.items()
-        if isinstance(value, str) and len(value) <= MAX_ID_CHARACTERS
-    }
-    return Malformed(f"{kind}: {problem}.", names.get("functionCallId"), names.get("surfaceId"))
+    return Envelope(version, kind, body) if problem is None else f"{kind}: {problem}."
+
+
+def _named(message: object, sender: Sender) -> tuple[tuple[tuple[Kind, str], ...], str | None]:
+    """Return the calls and the surface that the messages in *message* name.
+
+    Those that *sender* may not send name nothing. Calls come before answers.
+    """
+    whole = plain_object(message)
+    kinds = [kind for kind, its in SENDERS.items() if its == sender and kind in whole]
+    bodies = {kind: plain_object(whole[kind]) for kind in kinds}
+    found = [(kind, _id_in(body, "functionCallId")) for kind, body in bodies.items()]
+    calls = tuple(
+        (kind, call_id) for kind, call_id in found if call_id is not None and kind in _CHECKS
+    )
+    surfaces = [_id_in(body, "surfaceId") for body in bodies.values()]
+    return calls, next((surface_id for surface_id in surfaces if surface_id is not None), None)
+
+
+def _id_in(body: dict[str, object], key: str) -> str | None:
+    found = text_in(body, key)
+    return None if found is None or len(found) > MAX_ID_CHARACTERS else found
 
 
 def _long_id(body: dict[str, Json]) -> str | None:
@@ -240,6 +274,7 @@ def _shown(key: str) -> str:
     return repr(key[:_MAX_SHOWN])
 
 
+#: How the messages that are about calls are read.
 _CHECKS: Final[dict[Kind, Callable[[dict[str, Json]], str | None]]] = {
     "callRendererFunction": _renderer_call_problem,
     "callAgentFunction": _agent_call_problem,

@@ -19,7 +19,7 @@ from genagent_protocol.rpc import (
     malformed_report,
     read_message,
 )
-from genagent_protocol.rpc.messages import Sender
+from genagent_protocol.rpc.messages import SENDERS, Kind, Sender
 from support.rpc_house import OPS_ID, answer, called, handler, renderer_call
 
 RESPONSE = {"functionCallId": "a", "value": 1}
@@ -303,3 +303,60 @@ def test_a_settled_value_is_the_value_that_was_sent(value: Any) -> None:
     _, (settlement,) = rpc.handle_agent_function_response(answer("a", value=value))
 
     assert repr(getattr(settlement, "value", "none")) == repr(value)
+
+
+ODD = JSON | st.just(float("nan")) | st.binary(max_size=3) | st.just(2**70) | st.just("\ud800")
+BODIES = st.dictionaries(KEYS | st.sampled_from(["value", "callFunction", "surfaceId"]), ODD)
+MOVING: list[tuple[Sender, Kind]] = [
+    (SENDERS[kind], kind)
+    for kind in SENDERS
+    if kind.endswith(("Function", "FunctionResponse", "error"))
+]
+
+
+@given(st.sampled_from(MOVING), st.data())
+def test_the_id_is_found_whatever_is_broken_around_it(
+    sent: tuple[Sender, Kind], data: st.DataObject
+) -> None:
+    """Whoever made the call waits for it; nobody else is told instead."""
+    sender, kind = sent
+    call_id = data.draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=8))
+    body = {**data.draw(BODIES), "functionCallId": call_id}
+    keys = KEYS | st.sampled_from([*SENDERS])
+    around = {"version": data.draw(ODD | st.just("v1.0")), **data.draw(st.dictionaries(keys, ODD))}
+
+    read = read_message({**around, kind: body}, sender)
+
+    if isinstance(read, Malformed):
+        assert read.function_call_id == call_id
+        assert read.calls(kind) == (call_id,)
+        other: Sender = "agent" if sender == "renderer" else "renderer"
+        elsewhere = read_message({**around, kind: body}, other)
+        assert isinstance(elsewhere, Malformed)
+        assert elsewhere.calls(kind) == ()
+    else:
+        assert read.body["functionCallId"] == call_id
+
+
+def test_each_call_that_a_message_names_is_found_calls_first() -> None:
+    """With two message keys it is none; both sides may wait, and may have one id."""
+    message = {"version": "v1.0", "error": {"functionCallId": "b"}, "callAgentFunction": {}}
+    message["rendererFunctionResponse"] = {"functionCallId": "b"}
+    message["callAgentFunction"] = {"functionCallId": "a", "surfaceId": "s"}
+
+    read = read_message(message, "renderer")
+
+    assert isinstance(read, Malformed)
+    assert (read.function_call_id, read.surface_id) == ("a", "s")
+    assert read.calls("callAgentFunction") == ("a",)
+    assert read.calls("rendererFunctionResponse", "error") == ("b", "b")
+
+
+def test_an_answer_that_cannot_be_read_is_not_reported_as_a_call() -> None:
+    """The agent would end a call of its own that has the same id."""
+    malformed = read_message(
+        {"version": "v1.0", "agentFunctionResponse": {"functionCallId": "call-1"}}, "agent"
+    )
+
+    assert isinstance(malformed, Malformed)
+    assert malformed_report(malformed) is None
