@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from genagent_protocol.envelopes import Down, UiMessage, UiUndeliverable
@@ -26,6 +27,7 @@ from genagent_protocol.rpc import (
     Catalog,
     CatalogFault,
     DataContext,
+    Function,
     Malformed,
     Prepared,
     Rejected,
@@ -39,8 +41,9 @@ from genagent_protocol.rpc import (
     read_message,
 )
 from genagent_protocol.rpc import Message as UiJson
-from genagent_protocol.rpc.execution import in_place_of
+from genagent_protocol.rpc.execution import in_place_of, refused
 from genagent_protocol.rpc.json_values import is_sendable, thawed_object
+from genagent_protocol.rpc.reading import read_loosely
 from genagentd.client.boxes import Message
 
 #: A catalog as a value, or as the document that describes it.
@@ -92,6 +95,10 @@ class Serving:
         self.rpc = _rpc([_catalog(catalog) for catalog in _listed(catalogs)])
         _check_ids(self.catalog_ids)
         self.functions = _served(functions)
+        known = [function for catalog in self.rpc.catalogs for function in catalog.functions]
+        #: The names of functions that have no code in some catalog.
+        self._without_code = {function.name for function in known if function.body is None}
+        self.rpc = replace(self.rpc, catalogs=self._with_served(self.rpc.catalogs))
         #: The surfaces that bindings in arguments may be about, by their ids.
         self.surfaces = Surfaces()
         #: Whether a person is acting right now; some functions need that.
@@ -105,10 +112,26 @@ class Serving:
         #: What came too late, or was no message of a session.
         self.dropped = 0
         self._settled: dict[str, Settlement] = {}
-        known = {function.name for catalog in self.rpc.catalogs for function in catalog.functions}
-        unknown = sorted(self.functions.keys() - known)
+        unknown = sorted(self.functions.keys() - {function.name for function in known})
         if unknown:
             raise UsageError(f"functions: no catalog has a function {unknown[0]!r}")
+
+    def _with_served(self, catalogs: tuple[Catalog, ...]) -> tuple[Catalog, ...]:
+        """Return *catalogs* with what is served as the code of their functions.
+
+        So it is found wherever a function is, also inside of arguments. Where one catalog
+        has code for a name and another has none, it is that other one's.
+        """
+        return tuple(
+            replace(catalog, functions=tuple(map(self._served_by, catalog.functions)))
+            for catalog in catalogs
+        )
+
+    def _served_by(self, function: Function) -> Function:
+        served = self.functions.get(function.name)
+        if served is None or (function.body is not None and function.name in self._without_code):
+            return function
+        return replace(function, body=lambda arguments, _scope: served(arguments))
 
     @property
     def catalog_ids(self) -> tuple[str, ...]:
@@ -216,10 +239,18 @@ class Serving:
         surface = self.surfaces.get(str(body.get("surfaceId"))) if isinstance(body, dict) else None
         prepared = self.rpc.prepare_renderer_function(
             message,
-            context=None if surface is None else DataContext(surface=surface),
+            context=None if surface is None else self._context(surface),
             user_activated=self.user_activated,
         )
         return prepared if isinstance(prepared, Prepared) else wrapped(prepared)
+
+    def _context(self, surface: Surface) -> DataContext:
+        """Return where calls from that surface run; its catalogs may be those served here."""
+        catalogs = tuple(
+            self._with_served((catalog,))[0] if catalog.catalog_id in self.catalog_ids else catalog
+            for catalog in surface.catalogs
+        )
+        return DataContext(surface=replace(surface, catalogs=catalogs))
 
     # What is run
 
@@ -229,9 +260,6 @@ class Serving:
         Raises:
             BaseException: whatever the function raised.
         """
-        served = self.functions.get(prepared.function.name)
-        if served is not None:
-            return served(thawed_object(prepared.args))
         if prepared.function.body is None:
             text = f"Function '{prepared.function.name}' has no implementation here."
             return RpcError(EXECUTION_ERROR, text)
@@ -243,8 +271,8 @@ class Serving:
         Raises:
             UsageError: one is an `async def`.
         """
-        bodies = {f.name: f.body for catalog in self.rpc.catalogs for f in catalog.functions}
-        for name, function in {**bodies, **self.functions}.items():
+        bodies = [(f.name, f.body) for catalog in self.rpc.catalogs for f in catalog.functions]
+        for name, function in [*bodies, *self.functions.items()]:
             if inspect.iscoroutinefunction(function):
                 raise UsageError(
                     f"functions: {name!r} is an async def, which only AsyncClient can await"
@@ -253,6 +281,16 @@ class Serving:
     def interrupted(self, prepared: Prepared) -> UiMessage:
         """Return the answer to a call whose function a Ctrl-C ended: the agent need not wait."""
         return self.finish(prepared, FunctionFailed(CANCELLED, "it was interrupted"))
+
+    def unheard(self, said: Message) -> UiMessage | None:
+        """Return the answer that is owed if a Ctrl-C ended `hear`, which resolves arguments."""
+        if not isinstance(said, UiMessage) or "callRendererFunction" not in said.message:
+            return None
+        call = read_loosely(said.message, "callRendererFunction")
+        error = RpcError(CANCELLED, "it was interrupted")
+        return wrapped(
+            refused("rendererFunctionResponse", call.version, call.function_call_id, error)
+        )
 
     def finish(self, prepared: Prepared, outcome: object) -> UiMessage:
         """Return the answer to a call whose outcome, a value or an exception, is known."""

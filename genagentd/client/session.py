@@ -29,7 +29,7 @@ from genagent_protocol.rpc import Prepared, Surface
 from genagentd import arguments
 from genagentd.client import calls
 from genagentd.client.blocking import BlockingShell
-from genagentd.client.boxes import Box, anything
+from genagentd.client.boxes import Box, Message, anything
 from genagentd.client.conversation import Conversation
 from genagentd.client.looped import LoopedShell
 from genagentd.client.serving import (
@@ -155,6 +155,15 @@ class _Common:
         if not self._closed and not self._any_shell.closed and self.over is None:
             self._any_shell.do(lambda talk: talk.say(self._box, message))
 
+    def _heard(self, message: Message) -> Prepared | UiMessage | None:
+        try:
+            return self._serving.hear(message)
+        except KeyboardInterrupt:
+            owed = self._serving.unheard(message)
+            if owed is not None:
+                self._answer(owed)
+            raise
+
     def _answer(self, message: UiMessage) -> None:
         try:
             self._send_some(message)
@@ -264,7 +273,7 @@ class Session(_Common):
             return True  # By another thread, which has settled what waits.
         if message is None:
             return False
-        owed = self._serving.hear(message)
+        owed = self._heard(message)
         self._leave_if_over()
         if isinstance(owed, Prepared):
             try:
@@ -354,7 +363,7 @@ class AsyncSession(_Common):
             while self.over is None:
                 message = await self._shell.receive(self._box, anything, None)
                 assert message is not None
-                self._deal_with(self._serving.hear(message))
+                self._deal_with(self._heard(message))
                 self._leave_if_over()
                 await self._tell()
         except DaemonLost:

@@ -29,7 +29,7 @@ from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import NOCONNECTION, SHUTDOWN, Reason
 from genagent_protocol.refs import MailboxAddress, MonitorRef
 from genagent_protocol.requests import AttachUi, DemonitorAgent, WatchTelemetry
-from genagent_protocol.rpc import Catalog, Function, Prepared, Surface
+from genagent_protocol.rpc import Catalog, Function, Prepared, Surface, basic_catalog
 from genagentd.client import conversation
 from genagentd.client.boxes import Box, Holding
 from genagentd.client.conversation import Conversation
@@ -102,8 +102,8 @@ def answered(mine: Serving, said: UiMessage) -> dict[str, Any]:
 AGREED = UiAttached(functions=("f",))
 
 
-def opened(peer: Peer, answer: object = AGREED) -> Opened:
-    found: Opened = peer.play(attach(peer.talk, AGENT, [PERSON], {}, awaits=True), answer)
+def opened(peer: Peer, answer: object = AGREED, **functions: Any) -> Opened:
+    found: Opened = peer.play(attach(peer.talk, AGENT, [PERSON], functions, awaits=True), answer)
     return found
 
 
@@ -228,9 +228,8 @@ def test_an_agent_hears_that_a_session_ended_whose_answer_found_no_room(
 ) -> None:
     """It would wait for that answer, and go on asking where nobody answers any more."""
     peer = Peer()
-    opened_session = opened(peer)
-    opened_session.serving.functions["ask"] = lambda _arguments: "x" * 2_000
-    session = Session(PeerShell(peer), opened_session)  # type: ignore[arg-type]
+    long_answer = opened(peer, ask=lambda _arguments: "x" * 2_000)
+    session = Session(PeerShell(peer), long_answer)  # type: ignore[arg-type]
     peer.listen()
     monkeypatch.setattr(conversation, "SEND_BOUND_BYTES", peer.talk._sent_bytes + 1_000)
     says(peer, AGENT.incarnation.text, session._box.number, calling("ask"))
@@ -292,6 +291,78 @@ def test_a_call_is_answered_with_what_the_function_gives() -> None:
 
     assert answered(mine, calling(x=1))["value"] == {"got": {"x": 1}}
     assert answered(mine, calling("shout", x="hey"))["value"] == "hey!"
+
+
+def nested(name: str, catalog: str = "urn:test:person", **args: object) -> dict[str, object]:
+    return {"@call": name, "catalogId": catalog, "args": args}
+
+
+@pytest.mark.parametrize("surface", [None, "form"])
+def test_what_is_served_is_found_inside_of_arguments(surface: str | None) -> None:
+    """Also what only the renderer itself may call: it evaluates what an agent wrote."""
+    mine = serving(ask=lambda got: got, secret=lambda got: f"of {got['who']}")
+    mine.surfaces["form"] = Surface(surface_id="form", catalogs=(PERSON,))
+
+    said = calling(surface=surface, x=nested("secret", who=nested("shout", x="me")))
+
+    assert answered(mine, said)["value"] == {"x": "of me!"}
+
+
+def test_what_is_served_replaces_the_code_that_a_catalog_brings_everywhere() -> None:
+    """A call inside of arguments runs what a call from outside runs."""
+    mine = serving(shout=lambda got: got["x"].upper(), ask=lambda got: got)
+
+    assert answered(mine, calling("shout", x="a"))["value"] == "A"
+    assert answered(mine, calling(x=nested("shout", x="a")))["value"] == {"x": "A"}
+
+
+def test_what_is_served_is_for_the_catalog_that_has_no_code_for_it() -> None:
+    """Else a client's own `required` would replace that of the basic catalog."""
+    mine_id, basic_id = "urn:test:mine", basic_catalog().catalog_id
+    own = Catalog(catalog_id=mine_id, functions=(Function.made("required"),))
+    mine = Serving(AGENT, [PERSON, own], {"required": lambda _: "mine", "ask": lambda got: got})
+
+    said = calling(x=nested("required", mine_id), y=nested("required", basic_id, value="a"))
+
+    assert answered(mine, said)["value"] == {"x": "mine", "y": {"valid": True}}
+
+
+def test_a_surface_has_catalogs_of_its_own_as_well() -> None:
+    """What is served is served under the ids that were attached with."""
+    other = Catalog(catalog_id="urn:test:other", functions=(Function.made("ask"),))
+    mine = serving(ask=lambda got: got)
+    mine.surfaces["form"] = Surface(surface_id="form", catalogs=(other,))
+
+    error = answered(mine, calling(surface="form", x=nested("ask", "urn:test:other")))["error"]
+
+    assert error["message"] == "Function 'ask' has no implementation here."
+
+
+def test_an_async_def_inside_of_arguments_is_refused_and_never_begun() -> None:
+    """Arguments are resolved at once; from outside its host awaits it."""
+    mine = serving(secret=_waits, ask=lambda got: got)
+
+    error = answered(mine, calling(x=nested("secret")))["error"]
+
+    assert (error["code"], error["message"]) == (
+        "EXECUTION_ERROR",
+        "Function 'secret' has to be awaited by its host.",
+    )
+
+
+@pytest.mark.parametrize("outer", ["ask", "shout", "secret"])
+@pytest.mark.parametrize("inner", ["ask", "shout", "secret"])
+def test_whatever_is_served_gives_the_same_inside_and_outside(outer: str, inner: str) -> None:
+    """As far as the agent may call it from outside."""
+    codes = {name: lambda got, name=name: {name: got} for name in ("ask", "shout", "secret")}
+    mine = serving(**codes)
+
+    whole = answered(mine, calling(outer, x=nested(inner, x=1)))
+
+    if outer == "secret":
+        assert whole["error"]["code"] == "INVALID_FUNCTION_CALL"
+    else:
+        assert whole["value"] == {outer: {"x": {inner: {"x": 1}}}}
 
 
 @pytest.mark.parametrize(
@@ -440,10 +511,10 @@ def test_a_call_ends_with_the_answer_and_a_second_one_is_dropped() -> None:
     assert mine.dropped == 1
 
 
-@pytest.mark.parametrize("given", [MappingProxyType({"x": 1}), ChainMap({"x": 1}), {"x": 1}])
-def test_the_arguments_of_a_call_are_any_mapping(given: Any) -> None:
+@pytest.mark.parametrize("mapping", [MappingProxyType({"x": 1}), ChainMap({"x": 1}), {"x": 1}])
+def test_the_arguments_of_a_call_are_any_mapping(mapping: Any) -> None:
     """As it is said of them, and as an agent may give them."""
-    _, message = serving().call("f", given, "main", None)
+    _, message = serving().call("f", mapping, "main", None)
 
     body: Any = message.message["callAgentFunction"]
     assert body["callFunction"]["args"] == {"x": 1}
@@ -607,6 +678,31 @@ def test_a_function_that_ctrl_c_ended_is_answered() -> None:
 
     message: Any = mine.interrupted(prepared).message
     assert message["rendererFunctionResponse"]["error"]["code"] == "CANCELLED"
+
+
+def test_a_ctrl_c_inside_of_arguments_is_answered() -> None:
+    """They are resolved while the message is read, and the agent waits all the same."""
+
+    def interrupted(_given: object) -> None:
+        raise KeyboardInterrupt
+
+    peer = Peer()
+    session = Session(PeerShell(peer), opened(peer, secret=interrupted))  # type: ignore[arg-type]
+    says(peer, AGENT.incarnation.text, session._box.number, calling(x=nested("secret")))
+
+    with pytest.raises(KeyboardInterrupt):
+        session.serve(timeout_ms=0)
+
+    peer.listen()
+    said: list[Any] = [said.message for _, said in peer.heard if isinstance(said, UiMessage)]
+    answer = said[0]["rendererFunctionResponse"]
+    assert len(said) == 1
+    assert (answer["functionCallId"], answer["error"]["code"]) == ("call-1", "CANCELLED")
+
+
+def test_a_ctrl_c_while_an_answer_is_read_owes_nothing() -> None:
+    """Only calls are answered."""
+    assert serving().unheard(ui({"version": "v1.0", "agentFunctionResponse": {}})) is None
 
 
 def test_a_box_of_a_session_counts_like_any_other() -> None:
