@@ -168,7 +168,10 @@ class Outbox:
         return not self._waiting and self._window_open
 
     def passed(self, parcel: Parcel) -> None:
-        """Count *parcel* as sent past the queue: when `passes()`, or in the place of a mark."""
+        """Count *parcel* as sent past the queue: when `passes()`, or in the place of a mark.
+
+        One that may overtake is counted so, too; the window is closed the longer for it.
+        """
         self._sent_bytes += parcel.cost_bytes
 
 

@@ -20,6 +20,8 @@ class Frame(NamedTuple):
 
     header: Header
     body: bytes
+    #: Whether the daemon was given credit for it when it came.
+    credited: bool = False
 
 
 class Swept(NamedTuple):

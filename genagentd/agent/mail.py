@@ -3,10 +3,13 @@
 A frame is kept unopened until its turn comes, except for what a running callback may
 be waiting for: answers to calls of this agent, credit, and the end of an agent it
 has called or of a client it waits for. The daemon is told what was taken in when it was dealt with,
-so that what waits here is bounded by its window.
+so that what waits here is bounded by its window. What overtook others on its way and has
+to wait after all, waits behind them.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 from genagent_protocol import codec
 from genagent_protocol.envelopes import (
@@ -37,12 +40,27 @@ class Mail:
         self._outgoing = outgoing
         self._calls = calls
         self._intake = Intake()
+        #: How many frames have come in their order, and what waits until so many have.
+        self._in_order = 0
+        self._early: deque[tuple[int, Frame]] = deque()
 
     def arrived(self, header: Header, body: bytes) -> None:
         """A frame came: deal with it at once if somebody may be waiting, else keep it."""
-        frame = Frame(header, body)
+        early = header.behind > 0
+        frame = Frame(header, body, credited=early)
+        if early:
+            # It came out of the window's order, and could keep the window closed to those that
+            # it waits for. There are no more of them than this agent asked for.
+            self._count(frame)
+        else:
+            self._in_order += 1
         if header.kind not in incoming.PASSING or not self._passed(frame):
-            self._inbox.put(frame)
+            if early:
+                self._early.append((self._in_order + header.behind, frame))
+            else:
+                self._inbox.put(frame)
+        while self._early and self._early[0][0] <= self._in_order:
+            self._inbox.put(self._early.popleft()[1])
 
     def _passed(self, frame: Frame) -> bool:
         """Deal with a frame that may not have to wait; False if it has to.
@@ -89,9 +107,9 @@ class Mail:
         Somebody who called for something unknown, or in a way that cannot be read, is told;
         anything else is logged.
         """
-        header, body = frame
+        header = frame.header
         try:
-            return incoming.opened(header, body)
+            return incoming.opened(header, frame.body)
         except codec.UnknownMessage as unknown:
             owed = incoming.owed_for_unknown(header, unknown)
             if owed is not None:
@@ -107,6 +125,10 @@ class Mail:
 
     def took(self, frame: Frame) -> None:
         """*frame* was dealt with; tell the daemon when it is time to."""
+        if not frame.credited:
+            self._count(frame)
+
+    def _count(self, frame: Frame) -> None:
         if self._intake.took(len(frame.body)):
             self._intake.told()
             credit = Credit(messages=self._intake.messages, bytes=self._intake.bytes)

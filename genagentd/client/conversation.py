@@ -67,7 +67,7 @@ from genagent_protocol.requests import (
     MonitorAgent,
     WatchTelemetry,
 )
-from genagentd.client.bound import SEND_BOUND_BYTES, takes_back
+from genagentd.client.bound import SEND_BOUND_BYTES, answers, takes_back
 from genagentd.client.boxes import Box, Holding, Message
 from genagentd.client.outstanding import Frames, Open, Watch, Watched, bare_handle, fate_of
 from genagentd.client.waiting import Waiting
@@ -152,7 +152,8 @@ class Conversation:
                 f"{waiting} bytes are on their way and not taken in by the daemon, and the limit "
                 f"is {SEND_BOUND_BYTES}; nothing was sent, try again when it has caught up"
             )
-        header = Header(schema.tag_of(type(envelope)), to, ref=ref, size=len(body))
+        kind, answer = schema.tag_of(type(envelope)), answers(envelope)
+        header = Header(kind, to, ref=ref, size=len(body), answers=answer)
         self._sent_bytes += cost
         self._sent_messages += 1
         self._outgoing.append(Frames(encode_header(header), body))

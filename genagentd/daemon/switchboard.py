@@ -2,8 +2,9 @@
 
 It reads headers, stamps who sent a message, and hands it on in order: what one
 agent says to one client arrives as it was said, and the DOWN that the supervision
-sends through the same queue comes behind it. Bodies are opened only when they are
-for the daemon itself, and that happens elsewhere.
+sends through the same queue comes behind it. To an agent, what a callback of it may be
+waiting for overtakes what waits, and says behind how much it belongs. Bodies are opened
+only when they are for the daemon itself, and that happens elsewhere.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from genagent_protocol.refs import (
 from genagentd.arrivals import Message
 from genagentd.channels import Connection, Listener
 from genagentd.daemon import brief
+from genagentd.daemon.asked import Asked
 from genagentd.daemon.report import warn
 from genagentd.outbox import Capacity, Intake, Missing, Outbox, Parcel
 
@@ -64,6 +66,12 @@ AGENT_SAYS = frozenset(
 )
 CLIENT_SAYS = frozenset(
     {"submit", "notify", "call", "interrupt", "resume", "halt", "ui_message", "ui_detach"}
+)
+#: What the daemon says to an agent and a running callback may be waiting for, or what it may
+#: say no longer. There is one for each question of the agent, for each of its monitors and
+#: callers, and for each MiB that it said.
+OVERTAKES = frozenset(
+    {"reply", "unknown_type", "credit", "down", "caller_down", "telemetry_wanted"}
 )
 #: How the header of a call, or of what is said in a session, names it.
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -106,6 +114,8 @@ class Port:
     outbox: Outbox = field(default_factory=lambda: Outbox(AGENT_CAPACITY))
     intake: Intake = field(default_factory=Intake)
     called: set[str] = field(default_factory=set)
+    #: What it asked of others, whose answers pass what waits for it.
+    asked: Asked = field(default_factory=Asked)
     #: Messages that must be kept, taken in since we last caught up with it.
     uncaught: int = 0
     #: Messages for it that were lost without a word to their sender: its inbox was full.
@@ -225,9 +235,9 @@ class Switchboard:
         for text in gone.called:
             port = self._ports.get(text)
             if port is not None:
-                # Also past a full inbox: without it a session would live on for nobody. There
-                # is one for each caller whose call had found room.
-                self._post_always(port, _of_daemon(port, CallerDown(caller=address)))
+                port.asked.gone(address.text)
+                # There is one for each caller whose call had found room.
+                self.say(port, CallerDown(caller=address))
 
     # --- from agents
 
@@ -240,6 +250,8 @@ class Switchboard:
         if self._ports.pop(port.text, None) is None:
             return
         self._tell_called(port, port.incarnation)
+        for other in self._ports.values():
+            other.asked.gone(port.text)
         if port.connection is not None:
             port.connection.close()
 
@@ -291,16 +303,22 @@ class Switchboard:
     def _to_mailbox(self, sender: Port, header: Header, body: bytes) -> None:
         client = self._clients.get(header.to.partition(".")[0])
         if client is not None:  # Otherwise the recipient is gone and loses it.
+            sender.asked.asks(header)
             self._post(client, Parcel(header._replace(sender=sender.text), body))
 
     def _to_port(self, sender: Sender, header: Header, body: bytes) -> None:
         port = self._ports.get(header.to)
         if port is None:
             return  # A dead process gets nothing; its monitors tell.
-        parcel = Parcel(header._replace(sender=sender.text), body)
-        if self._post(port, parcel):
+        # How much it overtook is our word.
+        parcel = Parcel(header._replace(sender=sender.text, behind=0), body)
+        if port.asked.answers(parcel.header):
+            self._overtake(port, parcel)
+        elif self._post(port, parcel):
             if header.kind == "call":
                 sender.called.add(port.text)
+                if isinstance(sender, Port):
+                    sender.asked.asks(header)
         elif isinstance(sender, Client) and _is_kept_end(sender, parcel):
             sender.kept_ends += 1
             port.outbox.put_always(parcel)
@@ -326,8 +344,18 @@ class Switchboard:
             _lost(port, header.kind)
 
     def say(self, to: Sender, envelope: object) -> None:
-        """Send an envelope of the daemon's own, behind everything already handed on."""
-        self._post(to, _of_daemon(to, envelope))
+        """Send an envelope of the daemon's own, behind everything already handed on.
+
+        To an agent it gets whatever else waits there: the agent asked for it, or its end is
+        wanted, and nobody would say it again.
+        """
+        parcel = _of_daemon(to, envelope)
+        if isinstance(to, Client):
+            self._post(to, parcel)
+        elif parcel.header.kind in OVERTAKES:
+            self._overtake(to, parcel)
+        elif not self._post(to, parcel):
+            to.outbox.put_always(parcel)
 
     def broadcast_telemetry(self, body: bytes) -> None:
         """Hand one telemetry record to every client that watches; it may be dropped visibly."""
@@ -362,9 +390,12 @@ class Switchboard:
             return True
         return False
 
-    def _post_always(self, port: Port, parcel: Parcel) -> None:
-        if not self._post(port, parcel):
-            port.outbox.put_always(parcel)
+    def _overtake(self, port: Port, parcel: Parcel) -> None:
+        """Send now, and say behind how many of those that wait it belongs."""
+        # Were it to wait: whoever waits for it may be what keeps the others waiting.
+        marked = parcel._replace(header=parcel.header._replace(behind=len(port.outbox)))
+        port.outbox.passed(marked)
+        self._send(port, marked)
 
     def _send(self, to: Sender, parcel: Parcel) -> None:
         header = encode_header(parcel.header)

@@ -30,6 +30,8 @@ class Header(NamedTuple):
 
     `kind` is the tag of its envelopes, or `batch` when they differ. `first` and
     `last` number the droppable envelopes of one stream, so that a gap can be named.
+    `answers` is a client's word that this answers what the agent asked in the session;
+    `behind` is the daemon's: it overtook so many messages to this agent.
     """
 
     kind: str
@@ -42,6 +44,8 @@ class Header(NamedTuple):
     bodies: int = 1
     size: int = 0
     version: int = 1
+    answers: bool = False
+    behind: int = 0
 
 
 def encode_header(header: Header) -> bytes:
@@ -60,6 +64,10 @@ def encode_header(header: Header) -> bytes:
         fields["ref"] = header.ref
     if header.last:
         fields["seq"] = (header.first, header.last)
+    if header.answers:
+        fields["answers"] = True
+    if header.behind:
+        fields["behind"] = header.behind
     return codec.pack(fields)
 
 
@@ -84,19 +92,23 @@ def decode_header(frame: bytes) -> Header:
         read("bodies", 1),
         read("size", 0),
         read("v"),
+        read("answers", False),
+        read("behind", 0),
     )
     _check(header)
     return header
 
 
 def _check(header: Header) -> None:
-    kind, to, sender, delivery, ref, _, last, bodies, size, version = header
+    kind, to, sender, delivery, ref, _, last, bodies, size, version, answers, behind = header
     if not (type(kind) is type(to) is type(sender) is str and (ref is None or type(ref) is str)):
         raise RemoteWireError("a header's kind, to, from and ref are text")
-    if not (type(bodies) is type(size) is type(version) is int):
-        raise RemoteWireError("a header's v, bodies and size are integers")
-    if version < 1 or bodies < 1 or size < 0:
+    if not (type(bodies) is type(size) is type(version) is type(behind) is int):
+        raise RemoteWireError("a header's v, bodies, size and behind are integers")
+    if version < 1 or bodies < 1 or size < 0 or behind < 0:
         raise RemoteWireError("a header's v and bodies count from one, and its size is positive")
+    if type(answers) is not bool:
+        raise RemoteWireError("a header's answers is true or false")
     if delivery == "droppable":
         if kind not in DROPPABLE or not last:
             raise RemoteWireError(f"only numbered {' and '.join(sorted(DROPPABLE))} are droppable")

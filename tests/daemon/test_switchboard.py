@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import typing
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +15,13 @@ import pytest
 from genagent_protocol import codec, envelopes, schema
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
-from genagentd.arrivals import Message
+from genagentd.agent import incoming
+from genagentd.arrivals import Message, Peer
 from genagentd.channels import Connection, Listener
 from genagentd.daemon import switchboard
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
 from genagentd.outbox import Capacity, Outbox, Parcel
+from support import wire_examples
 
 BOOT = BootId("0123456789abcdef")
 AGENT = Incarnation(BOOT, 1)
@@ -447,8 +450,65 @@ async def test_the_end_of_a_caller_passes_a_full_inbox(house: House) -> None:
     person.connection.close()
     other.connection.close()
 
-    await until(lambda: len(house.gone) == 2, "both are gone")
-    assert len(house.port.outbox) == 1
+    await until(lambda: len(house.gone) == 2 and len(house.work) == 2, "both are gone, one is told")
+    assert codec.decode(envelopes.ToAgent, house.work[1]) == [
+        envelopes.CallerDown(caller=house.clients[0].address)
+    ]
+
+
+def of_daemon() -> list[object]:
+    """Return one of everything that the daemon says to an agent."""
+    unions = typing.get_args(incoming.FromDaemon)
+    every = wire_examples.MESSAGES + wire_examples.ANSWERED[:1]
+    found = [message for message in every if isinstance(message, unions)]
+    assert {type(message) for message in found} == set(unions)
+    return found
+
+
+async def test_nothing_that_the_daemon_says_itself_is_refused_by_a_full_inbox(
+    house: House,
+) -> None:
+    """The agent asked for it, or its end is wanted; nobody would say it again."""
+    house.port.outbox = Outbox(Capacity(max_messages=0, max_bytes=0, max_droppable_bytes=0), 1)
+    house.port.outbox.passed(Parcel(Header("x", "y"), b""))
+    said = of_daemon()
+
+    for envelope in said:
+        house.board.say(house.port, envelope)
+    while len(house.port.outbox):
+        house.board.credited(house.port, envelopes.Credit(messages=1, bytes=10**9))
+
+    await until(lambda: len(house.work) == len(said), "all of it arrived")
+    heard = [envelope for body in house.work for envelope in codec.decode(envelopes.ToAgent, body)]
+    assert sorted(map(repr, heard)) == sorted(map(repr, said))
+
+
+async def test_the_answer_to_a_call_passes_what_waits_and_says_its_place(house: House) -> None:
+    """Whoever waits for it may be what keeps the others waiting. Others' answers do not pass."""
+    person = await house.person()
+    other = Port(Incarnation(BOOT, 2), "another", os.getpid())
+    house.board.open_port(other)
+    house.agent_says(other.text, "call", b"ask", ref="1")
+    await until(lambda: len(house.port.asked), "it was asked")
+    house.port.outbox = Outbox(switchboard.AGENT_CAPACITY, window_bytes=1)
+    house.port.outbox.passed(Parcel(Header("x", "y"), b""))
+    for number in range(3):
+        person.says(AGENT.text, "notify", b"%d" % number)
+    await until(lambda: len(house.port.outbox) == 3, "they wait")
+
+    for body in (b"asked for", b"not asked for"):
+        header = encode_header(Header("reply", AGENT.text, behind=99))
+        house.board.hear_agent(
+            other, Message(b"", 0, Peer(os.getuid(), os.getgid(), os.getpid()), header, body)
+        )
+
+    await until(lambda: house.work, "the answer arrived")
+    assert (house.work, decode_header(house.heard[-1].header).behind) == ([b"asked for"], 3)
+    while len(house.port.outbox):
+        house.board.credited(house.port, envelopes.Credit(messages=1, bytes=10**9))
+    await until(lambda: len(house.work) == 5, "the rest arrived")
+    assert house.work[1:] == [b"0", b"1", b"2", b"not asked for"]
+    assert {decode_header(message.header).behind for message in house.heard[2:]} == {0}
 
 
 async def test_a_client_whose_process_is_gone_is_gone_though_its_connection_is_open(

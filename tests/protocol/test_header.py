@@ -39,6 +39,8 @@ def headers(draw: st.DrawFn) -> Header:
         bodies=draw(st.integers(1, 2**62)),
         size=draw(counts),
         version=draw(st.integers(1, 2**62)),
+        answers=draw(st.booleans()),
+        behind=draw(counts),
     )
 
 
@@ -63,6 +65,7 @@ def test_the_least_a_header_says_is_version_kind_and_recipient() -> None:
 def test_unknown_fields_are_ignored(more: dict[str, Any]) -> None:
     """A later version may say more to whoever understands it."""
     known = {"v", "kind", "to", "from", "class", "ref", "seq", "bodies", "size"}
+    known |= {"answers", "behind"}
     unknown = {key: value for key, value in more.items() if key not in known}
 
     assert decode_header(raw(**unknown)) == Header("submit", "daemon")
@@ -100,6 +103,11 @@ def test_fields_that_say_nothing_are_not_sent() -> None:
         {"bodies": True},
         {"size": -1},
         {"size": 1.0},
+        {"behind": -1},
+        {"behind": True},
+        {"behind": "1"},
+        {"answers": 1},
+        {"answers": "yes"},
         {"seq": 1},
         {"seq": [1]},
         {"seq": [0, 1]},

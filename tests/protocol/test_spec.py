@@ -134,12 +134,13 @@ def test_the_version_is_the_one_the_code_speaks() -> None:
 
 def test_the_header_has_exactly_the_documented_keys() -> None:
     """It is all that a switchboard in another language has to write."""
-    full = header.Header("k", "t", "f", "must_keep", "r", 1, 2, 3, 4, 5)
+    full = header.Header("k", "t", "f", "must_keep", "r", 1, 2, 3, 4, 5, True, 6)
     written = codec.unpack_map(header.encode_header(full))
 
     documented = table(chapter("The header"), "key")
     assert [row[0].strip("`") for row in documented] == [
-        *("v", "kind", "to", "from", "class", "ref", "seq", "bodies", "size")
+        *("v", "kind", "to", "from", "class", "ref", "seq", "bodies", "size"),
+        *("answers", "behind"),
     ]
     assert {row[0].strip("`") for row in documented} == set(written)
 

@@ -431,6 +431,16 @@ HEADERS: tuple[tuple[str, str, Header], ...] = (
         Header("ui_message", INCARNATION.text, MAILBOX.text, ref="3", size=96),
     ),
     (
+        "answer",
+        "What a client says in a session, about a call of the agent.",
+        Header("ui_message", INCARNATION.text, MAILBOX.text, ref="3", size=96, answers=True),
+    ),
+    (
+        "early",
+        "What an agent gets before twelve messages that were said before it.",
+        Header("down", INCARNATION.text, DAEMON, size=128, behind=12),
+    ),
+    (
         "call",
         "A call, whose ref is its number, as the daemon hands it on.",
         Header("call", INCARNATION.text, MAILBOX.text, ref="20", size=96),
