@@ -158,7 +158,8 @@ class Life:
         outgoing = Outgoing(hello.start.name, send, asyncio.get_running_loop().call_soon)
         calls = Calls(outgoing.say)
         sessions = Sessions(outgoing.say, self._inbox.put)
-        mail = Mail(self._inbox, outgoing, calls, sessions)
+        mail = Mail(self._inbox, outgoing, calls, sessions, watched=hello.telemetry)
+        self._inbox.sort(mail.arrived)
         if self._channel is not None:
             self._channel.on_frame = mail.arrived
         context = _context(hello, outgoing, calls, sessions, self._refs)
@@ -203,7 +204,6 @@ class Life:
             mail,
             self._processes,
             self._refs,
-            watched=hello.telemetry,
         )
         reason = await shell.run()
         if self._channel is not None and not self._channel.lost:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from genagent_protocol.header import Header
@@ -51,6 +52,15 @@ class Inbox:
         self._items.append(item)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def sort(self, arrived: Callable[[Header, bytes], None]) -> None:
+        """Have *arrived* put away anew the frames that wait already, the rest in its place."""
+        for _ in range(len(self._items)):
+            item = self._items.popleft()
+            if isinstance(item, Frame):
+                arrived(item.header, item.body)
+            else:
+                self._items.append(item)
 
     def post(self, item: Item) -> None:
         """Append *item* from any thread; many posts wake the coordinator once."""

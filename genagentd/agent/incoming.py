@@ -91,6 +91,7 @@ Message: TypeAlias = (
 #: a client that will not answer any more.
 PASSING = frozenset(
     {"reply", "credit", "down", "unknown_type", "ui_message", "ui_detach", "caller_down"}
+    | {"telemetry_wanted"}
 )
 
 UNKNOWN_REQUEST = Reason("unknown_request")

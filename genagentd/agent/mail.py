@@ -17,6 +17,7 @@ from genagent_protocol.envelopes import (
     Credit,
     Down,
     Reply,
+    TelemetryWanted,
     UiDetach,
     UiMessage,
     UnknownType,
@@ -34,7 +35,17 @@ from genagentd.outbox import Intake
 class Mail:
     """Used in the coordinator."""
 
-    def __init__(self, inbox: Inbox, outgoing: Outgoing, calls: Calls, sessions: Sessions) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        outgoing: Outgoing,
+        calls: Calls,
+        sessions: Sessions,
+        *,
+        watched: bool = False,
+    ) -> None:
+        #: Whether the daemon wants telemetry; it may change its mind before anything is told.
+        self.watched = watched
         self._inbox = inbox
         self._sessions = sessions
         self._outgoing = outgoing
@@ -85,6 +96,8 @@ class Mail:
                 self._calls.answered(header.sender, said)
             case Credit():
                 self._outgoing.credited(said)
+            case TelemetryWanted():
+                self.watched = said.on
             case UnknownType():
                 log.line("message.unknown_to_daemon", type=said.tag)
                 self._calls.not_known(said)

@@ -61,12 +61,13 @@ class Observer:
         handle: AgentHandle,
         show: Callable[[], Plain],
         send: Callable[[Telemetry], None],
+        wanted: Callable[[], bool],
     ) -> None:
+        """*wanted* says whether the daemon wants records now."""
         self._handle = handle
         self._show = show
         self._send = send
-        #: Whether the daemon wants records.
-        self.wanted = False
+        self._wanted = wanted
         self._began: tuple[int, int] | None = None
 
     def turn_began(self, turn: int) -> None:
@@ -77,7 +78,8 @@ class Observer:
         """Tell whoever watches; without anybody, only what belongs into the log is written."""
         if emit.name in LOGGED:
             self._log(emit)
-        if not self.wanted and not telemetry.watched():
+        wanted = self._wanted()
+        if not wanted and not telemetry.watched():
             return
         metadata, left_out = _fitting(self._metadata(emit))
         record = Telemetry(
@@ -87,7 +89,7 @@ class Observer:
             measurements=FrozenDict(self._measurements(emit) | left_out),
             metadata=metadata,
         )
-        if self.wanted:
+        if wanted:
             self._send(record)
         telemetry.publish(record, _detached)
 

@@ -53,10 +53,8 @@ class Shell:
         mail: Mail,
         processes: Processes,
         refs: OwnRefs,
-        *,
-        watched: bool,
     ) -> None:
-        """Nothing happens yet. With *watched* the daemon wants telemetry from the beginning."""
+        """Nothing happens yet."""
         self._refs = refs
         self._context = context
         self._handle: AgentHandle = context.handle
@@ -69,8 +67,9 @@ class Shell:
         self._processes = processes
         processes.hurry(opened.limits.interrupt_grace_ms)
         self._turns = Turns(opened.limits, self._callbacks, inbox.post, processes)
-        self._observer = Observer(self._handle, self._callbacks.shown, outgoing.telemetry)
-        self._observer.wanted = watched
+        self._observer = Observer(
+            self._handle, self._callbacks.shown, outgoing.telemetry, lambda: mail.watched
+        )
         self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)
         self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
         self._last_resort = LastResort()
@@ -141,8 +140,6 @@ class Shell:
         match said:
             case envelopes.Ping():
                 self._outgoing.say(DAEMON, envelopes.Pong.to(said))
-            case envelopes.TelemetryWanted():
-                self._observer.wanted = said.on
             case incoming.Attaching(caller, wanted):
                 answer = sessions.attach(caller.address, wanted)
                 self._outgoing.say(caller.address, envelopes.Reply(call=caller.call, answer=answer))
@@ -156,6 +153,7 @@ class Shell:
                 | envelopes.Reply()
                 | envelopes.Credit()
                 | envelopes.UnknownType()
+                | envelopes.TelemetryWanted()
             ):
                 log.line("message.unexpected", kind=type(said).__name__)
             case _:

@@ -49,7 +49,6 @@ class Daemon:
         self._config = config
         self._began_ms = now_ms()
         self._gone: set[int] = set()
-        self._telemetry_told = False
         self._pings = deadlines.Deadlines(self._not_answered)
         self._last_words = deadlines.Deadlines(self._stop_all)
         self._owners = Owners(self._lost)
@@ -128,7 +127,7 @@ class Daemon:
             case envelopes.Pong():
                 self._answered(incarnation)
             case envelopes.Telemetry():
-                self._board.broadcast_telemetry(body)
+                self._take_record(port, body)
             case envelopes.UnknownType():
                 report("agent.unknown_type", agent=port.name, type=said.tag)
             case _:
@@ -179,7 +178,6 @@ class Daemon:
         if client.number not in self._gone:
             self._gone.add(client.number)
             self._feed(inputs.ClientGone(client.number))
-        self._tell_telemetry()
 
     def _abused(self, port: Port, detail: str) -> None:
         report("agent.abuse", agent=port.name, incarnation=port.text, detail=detail)
@@ -288,11 +286,22 @@ class Daemon:
         self._reply(caller, answers.Ok())
 
     def _tell_telemetry(self) -> None:
-        wanted = self._board.telemetry_watched
-        if wanted != self._telemetry_told:
-            self._telemetry_told = wanted
+        """Have every agent say what happens, if somebody watches."""
+        if self._board.telemetry_watched:
             for port in self._board.ports():
-                self._board.say(port, envelopes.TelemetryWanted(on=wanted))
+                self._want_records(port, wanted=True)
+
+    def _take_record(self, port: Port, body: bytes) -> None:
+        self._board.broadcast_telemetry(body)
+        # Not before: whoever begins and ends to watch, again and again, would otherwise have
+        # more said to an agent that hears nothing for a while than the agent ever caused.
+        if not self._board.telemetry_watched:
+            self._want_records(port, wanted=False)
+
+    def _want_records(self, port: Port, *, wanted: bool) -> None:
+        if port.watched != wanted:
+            port.watched = wanted
+            self._board.say(port, envelopes.TelemetryWanted(on=wanted))
 
     # --- what is known of agents
 

@@ -247,6 +247,7 @@ class Life:
             start=self.start,
             telemetry=board.telemetry_watched,
         )
+        self._port.watched = hello.telemetry
         board.say(self._port, hello)
 
     def _channel_ended(self) -> None:

@@ -116,6 +116,8 @@ class Port:
     called: set[str] = field(default_factory=set)
     #: What it asked of others, whose answers pass what waits for it.
     asked: Asked = field(default_factory=Asked)
+    #: Whether it was told that somebody watches telemetry.
+    watched: bool = False
     #: Messages that must be kept, taken in since we last caught up with it.
     uncaught: int = 0
     #: Messages for it that were lost without a word to their sender: its inbox was full.

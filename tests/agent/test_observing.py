@@ -199,8 +199,9 @@ def test_every_note_becomes_a_record_that_can_be_sent(
     """Around what is accepted there is always room, or it is left out and measured."""
     sent: list[bytes] = []
     handle = AgentHandle(name, INCARNATION, 1, 1, "here")
-    observer = Observer(handle, lambda: state, lambda record: sent.append(codec.encode(record)))
-    observer.wanted = True
+    observer = Observer(
+        handle, lambda: state, lambda record: sent.append(codec.encode(record)), lambda: True
+    )
 
     observer.note(Emit("prompt.error", reason=reason))
     observer.note(Emit("halted", reason=reason, event=event))
@@ -281,6 +282,16 @@ async def test_who_watched_before_the_start_hears_of_everything_from_the_start(
 
     told = agent.told(Telemetry)
     assert told == records
+    assert (told[0].event, told[-1].event) == ("state.changed", "terminated")
+
+
+async def test_who_begins_to_watch_while_it_starts_hears_of_everything_from_then_on() -> None:
+    """What the daemon says before the agent is ready is not left until something was told."""
+    async with newborn(start(RECORDER, options={"backend": {"script": []}})) as agent:
+        await wanting(agent)
+        await agent.stop()
+
+    told = agent.told(Telemetry)
     assert (told[0].event, told[-1].event) == ("state.changed", "terminated")
 
 
