@@ -32,9 +32,10 @@ __all__ = [
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 #: The largest encoded outcome that still fits into a message with its envelope.
 LARGEST_OUTCOME_BYTES = MAX_FRAME_BYTES - 64 * 1024
-#: The most bytes of events that one turn may be allowed to keep: a response repeats
-#: their text up to twice, and has to fit into one message.
-MAX_EVENT_BYTES = 8 * 1024 * 1024
+#: The most bytes of events that one turn may be allowed to keep. A response has to fit into
+#: one message, and says what a terminal event says four times: in the events, as the terminal,
+#: as the text and as the final message. What is left is for the prompt and the events' frames.
+MAX_EVENT_BYTES = 3 * 1024 * 1024
 #: The most events that one turn may be allowed to keep: the longest list of a message.
 MAX_EVENTS = MAX_ITEMS
 

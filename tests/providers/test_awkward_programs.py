@@ -85,7 +85,7 @@ def test_E073_a_long_text_is_an_event_and_the_capture_limit_is_its_cap(
     stub.plays([INIT, says(text), {"line": {"type": "result", "session_id": "s-1"}}])
     small = start(client, "claude", stub.options)
     large = start(
-        client, "claude", stub.options, "b", limits={"max_event_bytes_per_turn": 8_000_000}
+        client, "claude", stub.options, "b", limits={"max_event_bytes_per_turn": 3_000_000}
     )
 
     assert isinstance(turn(client, small).reason, EventCaptureOverflow)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genagent_protocol.bounds import Limits
+from genagent_protocol import schema
+from genagent_protocol.bounds import LARGEST_OUTCOME_BYTES, MAX_EVENT_BYTES, MAX_EVENTS, Limits
 from genagent_protocol.events import Completed, Event, Failed, event
-from genagent_protocol.plain import Plain
+from genagent_protocol.plain import MAX_DEPTH, Plain, encoded_size, freeze
 from genagent_protocol.reasons import (
     NO_TERMINAL_EVENT,
     UNKNOWN,
@@ -156,3 +157,56 @@ def test_a_transcript_is_its_messages_set_off_by_blank_lines(
 
     assert transcript.text == "".join(messages)
     assert transcript.final_message == messages[-1]
+
+
+#: What surrounds a response and each of its events, at most.
+AROUND_BYTES, AROUND_EVENT_BYTES = 1_024, 16
+TERMINALS = st.builds(
+    lambda kind, text, session: event(kind, {"text": text, "session_id": session}),
+    st.just("result"),
+    st.none() | st.text(max_size=400),
+    st.none() | st.text(max_size=20),
+)
+SAID = st.builds(
+    lambda kind, text, boundary: event(kind, {"text": text, "message_boundary": boundary}),
+    st.sampled_from(["text", "usage", "tool_use"]),
+    st.text(max_size=200),
+    st.booleans(),
+)
+
+
+@given(stream=st.lists(SAID, max_size=6), terminal=TERMINALS)
+def test_an_outcome_is_no_larger_than_four_times_its_events(
+    stream: list[Event], terminal: Event
+) -> None:
+    """That is what the largest limit reckons with; the prompt comes to it."""
+    capture = Capture(Limits())
+    for one in [*stream, terminal]:
+        capture.accept(one)
+    kept = sum(one.size_bytes for one in [*stream, terminal])
+
+    size = encoded_size(freeze(schema.dump(response_of(capture)), max_depth=MAX_DEPTH))
+
+    assert size <= 4 * kept + AROUND_EVENT_BYTES * (len(stream) + 2) + AROUND_BYTES
+
+
+@pytest.mark.parametrize("terminal", [True, False], ids=["in the result", "as it comes"])
+def test_the_completion_of_the_largest_turn_fits_into_a_message(terminal: bool) -> None:
+    """With as many events and bytes as a start allows, and the prompts that a queue holds."""
+    limits = Limits(max_event_bytes_per_turn=MAX_EVENT_BYTES, max_events_per_turn=MAX_EVENTS)
+    capture = Capture(limits)
+    small, end = event("x"), event("result")
+    room = MAX_EVENT_BYTES - 1_000
+    number = min(MAX_EVENTS - 2, room // (2 * small.size_bytes)) if not terminal else 0
+    for _ in range(number):
+        capture.accept(small)
+    text = "x" * (room - number * small.size_bytes)
+    if not terminal:
+        capture.accept(event("text", text=text))
+    capture.accept(event("result", text=text) if terminal else end)
+
+    outcome = capture.outcome(prompt="p" * Limits().max_pending_prompt_bytes, duration_ms=1)
+
+    assert isinstance(outcome, Completed)
+    size = encoded_size(freeze(schema.dump(outcome), max_depth=MAX_DEPTH))
+    assert 3 * len(text) < size <= LARGEST_OUTCOME_BYTES
