@@ -295,8 +295,10 @@ class Listener(_Looped):
         on_message: OnMessage,
         on_gone: Callable[[bytes], None],
         on_crowd: Callable[[int], None] = lambda _free: None,
+        *,
+        cautious: bool = False,
     ) -> None:
-        """Bind.
+        """Bind; *cautious*, if descriptors go elsewhere and nobody tells `gate.recounted`.
 
         Raises:
             UsageError: the path is too long.
@@ -308,7 +310,9 @@ class Listener(_Looped):
         self._connections = Connections()
         super().__init__(zmq.ROUTER, on_message, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         try:
-            self.gate = Gate(path, self._accept_from, self._leave, self._watch, on_crowd)
+            self.gate = Gate(
+                path, self._accept_from, self._leave, self._watch, on_crowd, cautious=cautious
+            )
         except OSError:
             super().close()
             raise

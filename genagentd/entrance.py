@@ -35,10 +35,16 @@ class Entrance:
                 os.unlink(self.name)
             with _private_files():
                 made.bind(self.name)
-            self._identity = _identity(self.name)
-            made.listen(backlog)
-            if number:
-                os.rename(self.name, path)
+            try:
+                self._identity = _identity(self.name)
+                made.listen(backlog)
+                if number:
+                    os.rename(self.name, path)
+            except OSError:
+                # Without it nobody can be heard there, and the name would be in the way.
+                with contextlib.suppress(OSError):
+                    os.unlink(self.name)
+                raise
             #: The listening socket; whoever takes it over closes it.
             self.fd = made.detach()
 

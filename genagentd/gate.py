@@ -3,13 +3,13 @@
 libzmq aborts the process when it accepts a connection and no descriptor is left. So it
 gets a listening socket only when nobody can come to that any more, because another one
 took its place, and when there is room for all who can be waiting there. With very
-much room it gets the one that they come to. Nothing here accepts a connection.
+much room it gets the one that they come to, until there is less. What people come to
+stays until its successor is in place. Nothing here accepts a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import select
@@ -20,14 +20,19 @@ from collections.abc import Callable
 from genagentd import kernel
 from genagentd.entrance import Entrance
 
-#: With so many free descriptors, whoever comes is let in at once, and so many may wait.
-ROOMY = 1_024
+#: With more free descriptors, whoever comes is let in at once, and so many may wait. It is more
+#: than all who can come while the loop is busy elsewhere.
+ROOMY = 8_192
 BACKLOG = 100
-#: How often it is looked whether that is still so, while somebody comes.
+#: How often it is looked whether that is still so, while somebody comes: in time, and in people.
 RECOUNT_S = 1.0
+RECOUNT_EVERY = 128
+#: With fewer, nobody may be let in at once, whatever that costs.
+CLOSE = 1_024
 #: With fewer, so many are let in at a time, two descriptors each, and so many are spared.
 PORTION = 16
 SPARE = 16
+LEAST = 2 * PORTION + SPARE
 #: How soon it is looked again whether there is room for a portion.
 LOOK_AGAIN_S = 0.2
 #: How long an entrance that nobody comes to any more is kept for who was on the way to it.
@@ -44,13 +49,16 @@ class Gate:
         leave: Callable[[Entrance], None],
         hear_news: Callable[[], None],
         on_crowd: Callable[[int], None],
+        *,
+        cautious: bool = False,
     ) -> None:
         """Be reachable at *path*.
 
         `accept_from` has whoever waits at an entrance let in, and owns its socket from then
         on; `leave` closes that and every connection that came by it. `hear_news` tells what
         was accepted and ended meanwhile. `on_crowd` gets the number of free descriptors
-        when somebody begins to wait.
+        when somebody begins to wait. Who is *cautious* lets nobody in at once, however much
+        room there is: for a process whose descriptors go where nobody tells us.
 
         Raises:
             OSError: the directory, or what this process may open, does not allow it.
@@ -60,13 +68,19 @@ class Gate:
         self._leave = leave
         self._hear_news = hear_news
         self._on_crowd = on_crowd
+        #: Hears why no other entrance could be made when one was wanted; once, until one could.
+        self.on_blocked: Callable[[OSError], None] = lambda _error: None
+        self._cautious = cautious
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
         self._front: Entrance | None = None
         #: Whether who comes to the front is let in at once.
         self._wide_open = False
         self._crowded = False
+        self._blocked = False
         self._closed = False
+        #: When it is tried again to have an entrance, if there is none that can be reached.
+        self._retry: asyncio.TimerHandle | None = None
         #: How many connections there are by each entrance.
         self._inside: Counter[str] = Counter()
         #: Entrances that nobody comes to any more, and by which somebody still is there.
@@ -74,7 +88,7 @@ class Gate:
         #: Acceptances since the descriptors were counted, and when that was.
         self._uncounted = 0
         self._counted_at = 0.0
-        self._open()
+        self._open(self._count())
 
     @property
     def reachable(self) -> bool:
@@ -85,12 +99,25 @@ class Gate:
         """Somebody was let in by that entrance."""
         self._inside[endpoint] += 1
         self._uncounted += 1
-        front = self._front
-        if front is None or not self._wide_open:
+        if self._front is None or not self._wide_open:
             return
         late = time.monotonic() > self._counted_at + RECOUNT_S
-        if (late or self._uncounted > ROOMY // 8) and not self._is_roomy():
-            self._replace(front)
+        if late or self._uncounted > RECOUNT_EVERY:
+            self.recounted(self._count())
+
+    def recounted(self, free: int) -> None:
+        """So many descriptors are free, or will be when what was promised has been taken."""
+        front = self._front
+        if front is None or not self._wide_open or free > ROOMY:
+            return
+        if not self._replace(front, free):
+            if free >= CLOSE:
+                return
+            # Nobody reaches us for now; who does not stop coming would end us.
+            front.remove()
+            self._front, self._wide_open = None, False
+            self._retry_later()
+        self._retire_later(front)
 
     def ended(self, endpoint: str) -> None:
         """A connection by that entrance is over."""
@@ -104,16 +131,20 @@ class Gate:
         """Be reachable again, if somebody removed the file; does nothing while there is one."""
         if self._closed or os.path.lexists(self._path):
             return
-        front = self._front
-        if front is None:
-            with contextlib.suppress(OSError):
-                self._open()
-            return
-        if not self._wide_open:
-            # It cannot be reached, so it costs no room; who waits there waited before.
+        front, was_wide = self._front, self._wide_open
+        free = self._count()
+        if not self._replace(front, free):
+            self._retry_later()
+        elif front is not None and was_wide:
+            self._retire_later(front)
+        elif front is not None:
             self._loop.remove_reader(front.fd)
-            self._accept_from(front)
-        self._replace(front)
+            if free < LEAST:
+                # Nobody comes to it any more, and who waits there cannot be let in.
+                os.close(front.fd)
+            else:
+                self._accept_from(front)
+                self._retire_later(front)
 
     def close(self) -> None:
         """Be reachable no longer; who is inside is not touched."""
@@ -126,9 +157,13 @@ class Gate:
             self._loop.remove_reader(front.fd)
             os.close(front.fd)
 
-    def _open(self) -> None:
-        """Have a new entrance at the path, in the place of the one that was there."""
-        roomy = self._is_roomy()
+    def _open(self, free: int) -> None:
+        """Have a new entrance at the path, in the place of the one that was there.
+
+        Raises:
+            OSError: it could not be made, and the one that was there still is.
+        """
+        roomy = free > ROOMY and not self._cautious
         front = Entrance(self._path, next(self._numbers), BACKLOG if roomy else PORTION - 1)
         self._front, self._wide_open = front, roomy
         if roomy:
@@ -136,9 +171,9 @@ class Gate:
         else:
             self._loop.add_reader(front.fd, self._knocked)
 
-    def _is_roomy(self) -> bool:
+    def _count(self) -> int:
         self._uncounted, self._counted_at = 0, time.monotonic()
-        return kernel.free_descriptors() > ROOMY
+        return kernel.free_descriptors()
 
     def _knocked(self) -> None:
         """Somebody waits at the front: let that portion in, if there is room for all of it."""
@@ -146,31 +181,45 @@ class Gate:
         if front is None or self._wide_open:
             return
         self._loop.remove_reader(front.fd)
-        free = kernel.free_descriptors()
-        if free < 2 * PORTION + SPARE:
+        free = self._count()
+        if free < LEAST:
             if not self._crowded:
                 self._crowded = True
                 self._on_crowd(free)
-            self._loop.call_later(LOOK_AGAIN_S, self._look_at, front)
+        elif self._replace(front, free):
+            self._crowded = False
+            self._accept_from(front)
+            self._retire_later(front)
             return
-        self._crowded = False
-        self._replace(front)
-        self._accept_from(front)
+        self._loop.call_later(LOOK_AGAIN_S, self._look_at, front)
 
     def _look_at(self, front: Entrance) -> None:
         if front is self._front:
             self._loop.add_reader(front.fd, self._knocked)
 
-    def _replace(self, front: Entrance) -> None:
-        """Put another entrance where *front* is, so that nobody comes to that any more."""
-        self._front = None
+    def _replace(self, front: Entrance | None, free: int) -> bool:
+        """Have nobody come to *front* any more; False if that cannot be, and nothing changed."""
         # If the path is somebody else's by now, it stays theirs; if it is free, it is ours.
-        if front.is_there() or not os.path.lexists(self._path):
-            try:
-                self._open()
-            except OSError:
-                self._loop.call_later(LOOK_AGAIN_S, self.renew)
-        self._retire_later(front)
+        if os.path.lexists(self._path) and not (front is not None and front.is_there()):
+            self._front = None
+            return True
+        try:
+            self._open(free)
+        except OSError as error:
+            if not self._blocked:
+                self._blocked = True
+                self.on_blocked(error)
+            return False
+        self._blocked = False
+        return True
+
+    def _retry_later(self) -> None:
+        if self._retry is None:
+            self._retry = self._loop.call_later(LOOK_AGAIN_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.renew()
 
     def _retire_later(self, entrance: Entrance) -> None:
         self._loop.call_later(RETIRED_S, self._retire, entrance)
@@ -184,7 +233,8 @@ class Gate:
         waiting.register(entrance.fd, select.POLLIN)
         if self._inside[entrance.endpoint] > 0:
             self._retired[entrance.endpoint] = entrance
-        elif waiting.poll(0):
+        elif waiting.poll(0) or entrance.is_there():
+            # Somebody may have put the file back that was another one's before.
             self._retire_later(entrance)
         elif not quiet:
             # Who is no longer waiting may be let in, and the news of it be on its way.

@@ -709,9 +709,9 @@ async def test_nobody_is_let_in_without_room_and_everybody_with(
     wires.ends.append(room.listener)
     before = kernel.open_descriptors()
     mouth = wires.mouth()
+    await until(lambda: room.crowds, "it was said that somebody waits")
     with strangers(wires.path, 100) as came:
         assert len(came) <= gate.PORTION
-        await until(lambda: room.crowds, "it was said that somebody waits")
         for _ in range(100):
             await asyncio.sleep(0)
         assert not mouth.connection.open

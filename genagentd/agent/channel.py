@@ -33,7 +33,7 @@ class Channel:
         self.lost = False
         #: Frames of strangers, and frames without a header that could be read.
         self.bad_frames = 0
-        self._listener = Listener(path, self._heard, self._gone)
+        self._listener = Listener(path, self._heard, self._gone, cautious=True)
 
     def _heard(self, message: Message) -> None:
         peer = message.peer

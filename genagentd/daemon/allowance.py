@@ -26,8 +26,10 @@ class Allowance:
     def __init__(self) -> None:
         self._promised: set[Hashable] = set()
 
-    def promise(self, start: Hashable) -> None:
+    def promise(self, start: Hashable) -> int:
         """Keep the descriptors of one agent for *start*, until it is `settled`.
+
+        Returns how many are left once everybody has what was promised.
 
         Raises:
             Exhausted: there are not enough; nothing was kept.
@@ -41,6 +43,7 @@ class Allowance:
                 "raise the limit (LimitNOFILE, ulimit -n), or stop agents"
             )
         self._promised.add(start)
+        return limit - used - PER_AGENT * len(self._promised)
 
     def settled(self, start: Hashable) -> None:
         """*start* has taken what it takes, or never will; again is fine."""

@@ -102,7 +102,8 @@ class Life:
             cwd = self._checked_directory()
             # Somebody may have removed it under us.
             make_private(self._around.places.agents)
-            self._around.allowance.promise(self.incarnation)
+            # Who comes must not be let in to descriptors that are spoken for.
+            self._around.switchboard.recounted(self._around.allowance.promise(self.incarnation))
             self._log = Log(self._around.places.agent_log(self.start.name, self.incarnation))
             self.log_path = self._log.path
             await self._try_to_launch(cwd, self._log)

@@ -161,6 +161,7 @@ class Switchboard:
         self._ports: dict[str, Port] = {}
         self.bad_frames = 0
         self._listener = Listener(path, self._hear_client, self._client_gone, _warn_of_crowd)
+        self._listener.gate.on_blocked = _warn_of_block
 
     @property
     def clients(self) -> int:
@@ -176,6 +177,10 @@ class Switchboard:
     def reachable(self) -> bool:
         """Whether who connects to our path comes to us."""
         return self._listener.gate.reachable
+
+    def recounted(self, free: int) -> None:
+        """So many descriptors will be free once every start has what it was promised."""
+        self._listener.gate.recounted(free)
 
     def renew(self) -> None:
         """Be reachable again, if somebody removed the socket's file."""
@@ -445,6 +450,10 @@ def _lost(port: Port, kind: str) -> None:
 
 def _warn_of_crowd(free: int) -> None:
     warn("clients.wait", free_descriptors=free)
+
+
+def _warn_of_block(error: OSError) -> None:
+    warn("socket.blocked", detail=str(error))
 
 
 def _of_daemon(to: Sender, envelope: object) -> Parcel:

@@ -16,7 +16,7 @@ from genagent_protocol.plain import FrozenDict
 from genagent_protocol.refs import BootId, Incarnation
 from genagentd.config import Config
 from genagentd.daemon import shell as shells
-from genagentd.daemon.allowance import Allowance
+from genagentd.daemon.allowance import PER_AGENT, Allowance
 from genagentd.daemon.lives import Life, Surroundings
 from genagentd.daemon.shell import Shell
 from genagentd.paths import Places
@@ -122,6 +122,27 @@ async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_p
     assert sorted(done) == [0, 1, 2, 3]
     assert not gone.exists()
     await asyncio.sleep(0)
+
+
+# --- descriptors
+
+
+async def test_a_start_tells_the_way_in_how_many_descriptors_it_leaves(tmp_path: Path) -> None:
+    """Whoever comes would else be let in to those that agents take."""
+    told: list[int] = []
+    board: Any = SimpleNamespace(recounted=told.append)
+    start: Any = SimpleNamespace(name="x", cwd="/")
+    nobody: Any = None
+    around = Surroundings(
+        Places(tmp_path, tmp_path), Config(), nobody, board, lambda _fact: None, Allowance()
+    )
+    for _ in range(2):
+        life: Any = Life(INCARNATION, start, around)
+        with pytest.raises(AttributeError, match="launch"):
+            await life.launch()
+        around.allowance.promise(object())
+
+    assert told[0] - told[1] >= PER_AGENT
 
 
 # --- telemetry
