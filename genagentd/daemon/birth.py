@@ -21,6 +21,8 @@ import resource
 import signal
 import socket
 import sys
+import tempfile
+import time
 import traceback
 from dataclasses import dataclass
 from types import FrameType
@@ -185,7 +187,18 @@ def _become(newborn: Newborn) -> None:
     _take_streams(newborn.log.fd)
     os.environ.clear()
     os.environ.update(newborn.environ)
+    _look_again()
     os.chdir(newborn.cwd)
+
+
+def _look_again() -> None:
+    """Have what was taken from the environment before, and kept, be taken from this one.
+
+    Not what Python itself takes at its start: its own variables (PYTHON*), and the encoding
+    of files and names by LANG and LC_*.
+    """
+    time.tzset()
+    tempfile.tempdir = None
 
 
 def _leave_ends_to_the_daemon() -> None:

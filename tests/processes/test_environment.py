@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from genagentd import Client
 from genagentd.daemon.starter import StartMethod
+from support import fleet
 from support.daemons import PrivateDaemon
 
 pytestmark = pytest.mark.process
@@ -19,7 +22,11 @@ def secretive(request: pytest.FixtureRequest, nothing_left: None) -> Iterator[Pr
     """A daemon that holds a secret in a variable, by each way of starting agents."""
     method: StartMethod = request.param
     daemon = PrivateDaemon(
-        environment={"SOME_PROVIDER_KEY": "canary-3f9d", "GENAGENT_START_METHOD": method}
+        environment={
+            "SOME_PROVIDER_KEY": "canary-3f9d",
+            "TZ": "EST5",
+            "GENAGENT_START_METHOD": method,
+        }
     )
     try:
         yield daemon.start()
@@ -38,3 +45,43 @@ def test_what_proc_shows_of_an_agent_holds_nothing_of_the_daemons(secretive: Pri
     assert b"canary-3f9d" not in shown
     assert b"GENAGENT_" not in shown
     assert b"PATH=" in shown
+
+
+def test_what_python_takes_from_the_environment_is_the_agents_own(
+    secretive: PrivateDaemon, tmp_path: Path
+) -> None:
+    """Its process is forked from one that has looked already, in another environment."""
+    env = {"TZ": "JST-9", "TMPDIR": str(tmp_path)}
+    with Client(secretive.run) as client:
+        fleet.start(client, "told", agent="ShowsSurroundings", env=env)
+        fleet.start(client, "untold", agent="ShowsSurroundings")
+        told, untold = (client.status(name).agent_state for name in ("told", "untold"))
+        fleet.stop_all(client)
+
+    assert told == {"midnight": "09:00 JST", "temporary": str(tmp_path)}
+    assert isinstance(untold, Mapping)
+    assert untold["midnight"] == "19:00 EST"
+
+
+_READS = """
+import os
+found, get = set(), os._Environ.__getitem__
+def noted(self, name):
+    found.add(name)
+    return get(self, name)
+os._Environ.__getitem__ = noted
+from genagentd import kernel
+kernel.die_with_parent = lambda: None
+from genagentd.agent import entry, preload, rehearsal
+rehearsal.begin_once()
+print(*sorted(found))
+"""
+
+
+def test_what_agents_share_has_looked_at_no_variable_that_may_be_theirs() -> None:
+    """What is read before an agent has its own is the daemon's, and would be kept."""
+    found = subprocess.run(
+        [sys.executable, "-c", _READS], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert set(found) <= {"MSGPACK_PUREPYTHON", "PYZMQ_BACKEND", "PYTHONASYNCIODEBUG"}

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import signal
+import tempfile
 import threading
 import time
 
@@ -119,6 +120,16 @@ class ShowsEnvironment(Quiet):
 
     def show_state(self, state: None) -> dict[str, str]:
         return dict(os.environ)
+
+
+class ShowsSurroundings(Quiet):
+    """Shows what Python takes from its environment once, and keeps."""
+
+    def show_state(self, state: None) -> dict[str, str]:
+        return {
+            "midnight": time.strftime("%H:%M %Z", time.localtime(0)),
+            "temporary": tempfile.gettempdir(),
+        }
 
 
 class Forger(Quiet):
