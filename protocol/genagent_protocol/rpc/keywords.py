@@ -120,14 +120,20 @@ def _additional_properties(
     if not isinstance(instance, dict) or part is True:
         return ()
     check.count((1 + len(schema.get("patternProperties", ()))) * _reading(instance))
+    extra = [name for name in instance if not _is_declared(name, schema)]
     if part is False:
-        return _OF_JSONSCHEMA["additionalProperties"](validator, part, instance, schema)
+        return _unexpected("Additional", extra)
     return (
-        error
-        for name in instance
-        if not _is_declared(name, schema)
-        for error in check.errors(validator, instance[name], part, name)
+        error for name in extra for error in check.errors(validator, instance[name], part, name)
     )
+
+
+def _unexpected(what: str, names: list[str]) -> Errors:
+    """Return the error that an object has these names, if there are any; no value is quoted."""
+    if not names:
+        return ()
+    shown, verb = ", ".join(map(repr, sorted(names))), "was" if len(names) == 1 else "were"
+    return (ValidationError(f"{what} properties are not allowed ({shown} {verb} unexpected)"),)
 
 
 def _is_declared(name: str, schema: dict[str, Any]) -> bool:
@@ -188,10 +194,7 @@ def _unevaluated_properties(
         ]
         if left:
             check.count(_reading(instance))
-            names, verb = ", ".join(map(repr, left)), "was" if len(left) == 1 else "were"
-            yield ValidationError(
-                f"Unevaluated properties are not allowed ({names} {verb} unexpected)"
-            )
+            yield from _unexpected("Unevaluated", left)
 
 
 def _evaluated_names(validator: Any, instance: dict[str, Any], schema: Schema) -> set[str]:

@@ -39,6 +39,8 @@ _ROOT_HINT: Final = (
     "; # is the root of the catalog document, so inside of args it is "
     "'#/functions/NAME/properties/args'"
 )
+#: The parts of a catalog document that are not kept.
+_NOT_KEPT: Final = ("#/components/", "#/$defs/anyComponent", "#/$defs/anyFunction")
 _MAX_SHOWN: Final = 200
 _MAX_PROBLEMS: Final = 3
 #: Among how many errors those are chosen; a long list may be wrong in every item.
@@ -46,10 +48,10 @@ _MAX_LOOKED_AT: Final = 1_000
 #: Keywords that would give a part of the schema an identity of its own.
 _IDENTITIES: Final = frozenset({"$id", "$anchor", "$dynamicRef", "$dynamicAnchor"})
 #: Keywords whose value is data and not a schema.
-_QUOTATIONS: Final = frozenset({"const", "enum", "default", "examples"})
+_QUOTATIONS: Final = frozenset({"const", "enum", "default", "examples", "dependentRequired"})
 #: Keywords whose value holds schemas by names; a name may be spelt like a keyword and is none.
 _BY_NAME: Final = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions", "dependencies"}
 )
 #: Keywords whose messages in `jsonschema` quote names of arguments and no values.
 _NAMING_KEYS_ONLY: Final = frozenset(
@@ -263,11 +265,19 @@ def _reference_problem(
         try:
             found = resolver.lookup(reference).contents
         except (Unresolvable, ValueError):
-            nowhere = f"the reference {reference[:_MAX_SHOWN]!r} leads nowhere"
-            return nowhere if whole or not reference.startswith("#") else f"{nowhere}{_ROOT_HINT}"
+            return _unresolved(reference, whole=whole)
         if not isinstance(found, bool) and id(found) not in schemas:
             return f"the reference {reference[:_MAX_SHOWN]!r} leads to what is no schema"
     return None
+
+
+def _unresolved(reference: str, *, whole: bool) -> str:
+    shown = f"the reference {reference[:_MAX_SHOWN]!r}"
+    if not whole and reference.startswith(_NOT_KEPT):
+        return f"{shown} is not supported in arguments, which refer to '#/functions/...' alone"
+    if not reference.startswith("#"):
+        return f"{shown} leads nowhere; nothing is fetched, and # is the root of the document"
+    return f"{shown} leads nowhere{'' if whole else _ROOT_HINT}"
 
 
 def _schema_problem(schema: Schema) -> str | None:

@@ -313,6 +313,33 @@ def test_a_reference_of_a_schema_that_was_put_into_a_document_leads_nowhere() ->
     assert isinstance(taken, Catalog)
 
 
+@pytest.mark.parametrize(
+    "reference", ["#/components/Text", "#/$defs/anyFunction", "#/$defs/anyComponent"]
+)
+def test_a_reference_to_what_is_not_kept_of_a_document_is_said_to_be_that(reference: str) -> None:
+    """It is there, and whoever reads that it leads nowhere looks for a mistake of their own."""
+    whole = with_args({"properties": {"a": {"$ref": reference}}})
+    whole["components"] = {"Text": {}}
+    whole["$defs"] = {"anyFunction": {}, "anyComponent": {}}
+
+    refused = load_catalog(whole)
+
+    assert isinstance(refused, CatalogFault)
+    assert f"{reference!r} is not supported in arguments" in refused.problem
+
+
+def test_a_reference_to_another_document_is_not_fetched() -> None:
+    """Not even to this one by its address."""
+    address = "https://example.test/catalog.json"
+    whole = with_args({"properties": {"a": {"$ref": f"{address}#/functions/f"}}})
+    whole["$id"] = address
+
+    refused = load_catalog(whole)
+
+    assert isinstance(refused, CatalogFault)
+    assert "nothing is fetched, and # is the root of the document" in refused.problem
+
+
 def test_data_that_a_schema_quotes_is_no_schema() -> None:
     """A default or an enum may hold anything, also what looks like a reference or a pattern."""
     odd = {"$ref": "#/nowhere", "pattern": "(", "$id": "x"}

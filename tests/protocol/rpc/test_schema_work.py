@@ -180,7 +180,45 @@ def test_a_schema_that_leads_to_itself_and_nowhere_else_is_an_answer() -> None:
     assert error_of(answer)[0] in (EXECUTION_ERROR, INVALID_FUNCTION_CALL)
 
 
-NAMES = st.sampled_from(["a", "b", "const", "default"])
+@pytest.mark.parametrize("value", ["valid", "not"])
+@pytest.mark.parametrize("name", ["$schema", "$id", "$ref", "pattern", "$anchor"])
+@pytest.mark.parametrize("keyword", ["dependentRequired", "dependencies", "dependentSchemas"])
+def test_what_another_argument_needs_may_be_named_like_a_keyword(
+    keyword: str, name: str, value: str
+) -> None:
+    """The names of arguments are the caller's."""
+    needs: Any = {"required": ["a"]} if keyword == "dependentSchemas" else ["a"]
+    schema = {"properties": {"o": {keyword: {name: needs}}}}
+    args = {"o": {name: "x", **({"a": 1} if value == "valid" else {})}}
+
+    _, problem = steps(schema_of(schema), args)
+
+    assert (problem is None) == Draft202012Validator(schema).is_valid(args)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "args", "problem"),
+    [
+        (["a", "(?i)b"], {"B": 1}, None),
+        (["a", "(?i)b"], {"c": 1}, "Additional properties are not allowed ('c' was unexpected)"),
+        (["(a)(b)", r"(c)\1"], {"cc": 1}, None),
+        (["(?P<n>a)", "(?P<n>b)"], {"a": 1, "b": 1}, None),
+        (["^a|b", "c$"], {"d": 1, "e": 2}, "('d', 'e' were unexpected)"),
+    ],
+    ids=["flags", "flags and more", "back reference", "named groups", "plain"],
+)
+def test_each_pattern_of_names_is_read_alone(
+    patterns: list[str], args: dict[str, Any], problem: str | None
+) -> None:
+    """A pattern cannot be part of another: its flags and groups belong to all of it."""
+    schema = {"patternProperties": {key: {} for key in patterns}, "additionalProperties": False}
+
+    _, found = steps(schema_of(schema), args)
+
+    assert found == problem if problem is None else problem in str(found)
+
+
+NAMES = st.sampled_from(["a", "b", "const", "default", "$schema", "$id", "pattern"])
 VALUES = st.recursive(
     st.sampled_from([None, True, False, 0, 1, 1.0, 2, 2.5, "", "a", "ab", 2**60, float(2**60)]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=3),
@@ -193,7 +231,9 @@ TYPES = st.sampled_from(["null", "boolean", "integer", "number", "string", "arra
 def _keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     several = st.lists(inner, min_size=1, max_size=3)
     named = st.dictionaries(NAMES, inner, min_size=1, max_size=2)
-    patterns = st.dictionaries(st.sampled_from(["a", "b$", "^c"]), inner, min_size=1, max_size=2)
+    patterns = st.dictionaries(
+        st.sampled_from(["a", "b$", "^c", "^[$]", "pat"]), inner, min_size=1, max_size=2
+    )
     values = {
         "type": TYPES | st.lists(TYPES, min_size=1, max_size=2, unique=True),
         "const": VALUES,
