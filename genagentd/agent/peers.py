@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -66,8 +67,9 @@ class Peers:
         self._place = own.place
         self._say = say
         self._calls = calls
-        #: Names that are looked up for notifications not sent yet.
-        self._lookups: set[asyncio.Future[Answer]] = set()
+        #: Names that are looked up for notifications not sent yet, in the order of asking,
+        #: which is that of the answers.
+        self._lookups: deque[asyncio.Future[Answer]] = deque()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -76,7 +78,8 @@ class Peers:
     def notify(self, target: Target, event: Loose) -> None:
         """Send *event* to the target's `handle_event`; best effort, nothing comes back.
 
-        This does not say whether the target exists. To itself it is fine.
+        This does not say whether the target exists. To itself it is fine. What is sent to
+        one agent arrives in its order, by name and by handle alike.
 
         Raises:
             UsageError: the event cannot cross a process border, or is too large, or the
@@ -90,14 +93,14 @@ class Peers:
 
     def _notify_by_name(self, name: Plain, notification: Notify) -> None:
         found = self._calls.ask_daemon(Whereis(name=name))
-        self._lookups.add(found)
-        found.add_done_callback(self._lookups.discard)
+        self._lookups.append(found)
         found.add_done_callback(lambda answer: self._notify_found(answer, notification))
 
     def _notify_found(self, answer: asyncio.Future[Answer], notification: Notify) -> None:
+        self._lookups.remove(answer)
         found = None if answer.cancelled() else answer.result()
         if isinstance(found, Found) and found.handle is not None:
-            self._post(found.handle, notification)
+            self._say(found.handle.incarnation.text, notification, None)
 
     async def all_sent(self, within_ms: int) -> None:
         """Return when no notification waits for its name any more, or after *within_ms*."""
@@ -306,7 +309,14 @@ class Peers:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _post(self, handle: AgentHandle, envelope: object, ref: str | None = None) -> None:
-        self._here(self._say, handle.incarnation.text, envelope, ref)
+        self._here(self._say_in_order, handle.incarnation.text, envelope, ref)
+
+    def _say_in_order(self, to: str, envelope: object, ref: str | None) -> None:
+        """Say it behind the notifications before it, one of which may be for the same agent."""
+        if self._lookups:
+            self._lookups[-1].add_done_callback(lambda _: self._say(to, envelope, ref))
+        else:
+            self._say(to, envelope, ref)
 
     def _tell_daemon(self, request: DaemonRequest) -> None:
         self._here(self._calls.tell_daemon, request)
@@ -341,6 +351,10 @@ class Peers:
             raise RefusedError(
                 f"{what}: an agent that waits for itself waits for ever", Reason("self_call")
             )
+        if self._lookups:
+            # A notification before it may be for the same agent.
+            limit_s = None if timeout_ms is None else timeout_ms / 1000
+            await asyncio.wait([self._lookups[-1]], timeout=limit_s)
         return await self._calls.of_agent(handle, request(handle), what, timeout_ms)
 
     async def _whereis(self, name: Plain) -> AgentHandle | None:

@@ -413,6 +413,22 @@ class Sent:
     def __init__(self) -> None:
         self.said: list[tuple[str, Any, str | None]] = []
         self.calls = Calls(self.say)
+        self._located = 0
+
+    def to(self, handle: AgentHandle) -> list[Any]:
+        """Return what was said to that agent."""
+        return [said for to, said, _ in self.said if to == handle.incarnation.text]
+
+    def locates(self, handle: AgentHandle) -> bool:
+        """Say as the daemon that *handle* is who was looked up next; False if nobody was."""
+        asked = [said for to, said, _ in self.said if to == DAEMON and isinstance(said, Request)]
+        asked = [said for said in asked if isinstance(said.request, requests.Whereis)]
+        if self._located == len(asked):
+            return False
+        answer = Reply(call=asked[self._located].call, answer=Found(handle=handle))
+        self._located += 1
+        self.calls.answered(DAEMON, answer)
+        return True
 
     def say(self, to: str, envelope: object, ref: str | None = None) -> None:
         self.said.append((to, envelope, ref))
@@ -429,6 +445,51 @@ async def test_a_submission_to_a_handle_is_sent_at_once() -> None:
     submit = Submit(ref=ref, prompt="hello", recipient=INCARNATION, on_halt="fail")
     assert sent.said == [(BOB.incarnation.text, submit, ref.text)]
     assert ref.incarnation == BOB.incarnation
+
+
+async def test_what_follows_a_notification_by_name_does_not_overtake_it() -> None:
+    """Both may be for the same agent, and pair by pair everything keeps its order."""
+    sent = Sent()
+    peers = sent.peers()
+    peers.notify("bob", "first")
+    peers.notify(BOB, "second")
+    peers.submit_with_completion(BOB, "third")
+    asking = asyncio.create_task(peers.ask(BOB, "fourth"))
+    await asyncio.sleep(0)
+
+    sent.locates(BOB)
+    while len(sent.to(BOB)) < 4:
+        await asyncio.sleep(0)
+
+    first, second, third, fourth = sent.to(BOB)
+    assert (first, second) == (envelopes.Notify(event="first"), envelopes.Notify(event="second"))
+    assert third.prompt == "third"
+    assert fourth.request.prompt == "fourth"
+    asking.cancel()
+
+
+@given(st.lists(st.sampled_from(["name", "handle", "answer", "turn"]), max_size=25))
+def test_notifications_arrive_in_the_order_in_which_they_were_sent(done: list[str]) -> None:
+    """However names and handles are mixed, and whenever the names are known."""
+
+    async def sent_so() -> list[object]:
+        sent = Sent()
+        peers = sent.peers()
+        for number, what in enumerate(done):
+            match what:
+                case "name" | "handle":
+                    peers.notify("bob" if what == "name" else BOB, number)
+                case "answer":
+                    sent.locates(BOB)
+                case _:
+                    await asyncio.sleep(0)
+        while sent.locates(BOB):
+            pass
+        await peers.all_sent(30_000)
+        return [notification.event for notification in sent.to(BOB)]
+
+    expected = [number for number, what in enumerate(done) if what in ("name", "handle")]
+    assert asyncio.run(sent_so()) == expected
 
 
 async def test_from_another_thread_things_are_sent_by_the_coordinator() -> None:
