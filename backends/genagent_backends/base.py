@@ -126,6 +126,14 @@ class Turn(Protocol):
         """How many turns this life of the agent has begun, this one included."""
         ...
 
+    @property
+    def interrupt_grace_ms(self) -> int:
+        """How long the turn may take to end once it was interrupted; then the agent ends.
+
+        `Process.end` takes up to three fifths of it.
+        """
+        ...
+
     async def checkpoint(self, session_id: str) -> Plain:
         """Tell the agent the provider's session id as soon as it is known; wait for its answer.
 

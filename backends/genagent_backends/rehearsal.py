@@ -30,6 +30,9 @@ from genagent_backends.loop_process import GRACE_MS, LoopProcess
 from genagent_protocol.events import Event, text_or_none
 from genagent_protocol.plain import Plain
 
+#: What an agent has unless its limits say something else.
+INTERRUPT_GRACE_MS = 5_000
+
 T = TypeVar("T")
 
 
@@ -149,11 +152,17 @@ class RehearsalTurn:
     """
 
     def __init__(
-        self, *, agent: Plain = "rehearsal", number: int = 1, grace_ms: int = GRACE_MS
+        self,
+        *,
+        agent: Plain = "rehearsal",
+        number: int = 1,
+        grace_ms: int = GRACE_MS,
+        interrupt_grace_ms: int = INTERRUPT_GRACE_MS,
     ) -> None:
         self.agent = agent
         self.number = number
         self.grace_ms = grace_ms
+        self.interrupt_grace_ms = interrupt_grace_ms
         #: Every session id that was told, refused ones included.
         self.checkpoints: list[str] = []
         self.processes: list[LoopProcess] = []

@@ -107,7 +107,9 @@ class Offer:
         post: Callable[[inputs.Input], None],
         main: asyncio.AbstractEventLoop,
         processes: Spawns,
+        interrupt_grace_ms: int,
     ) -> None:
+        self.interrupt_grace_ms = interrupt_grace_ms
         self._agent = agent
         self._number = number
         self._post = post
@@ -188,7 +190,14 @@ class Turns:
             prompt=order.prompt,
             state=callbacks.retained.state,
             session=callbacks.retained.session,
-            offer=Offer(callbacks.name, order.turn, self._post, self._main, self._processes),
+            offer=Offer(
+                callbacks.name,
+                order.turn,
+                self._post,
+                self._main,
+                self._processes,
+                self._limits.interrupt_grace_ms,
+            ),
             guide=flight,
         )
         self._thread.call(self._begin, flight, work)

@@ -330,7 +330,7 @@ async def test_a_process_that_nobody_got_ends_with_its_turn(when: str, for_sessi
 
     async def turn() -> None:
         try:
-            offer = Offer("a", 1, lambda _fact: None, main, processes)
+            offer = Offer("a", 1, lambda _fact: None, main, processes, 5_000)
             got.append(await offer.spawn(["sleep", "3600"], for_session=for_session))
             if when == "later":
                 await asyncio.Event().wait()

@@ -182,6 +182,22 @@ def test_a_session_process_that_ignores_an_interrupt_is_ended(
     assert "--resume=s-1" in stub.runs[1].argv
 
 
+def test_a_session_process_that_does_not_answer_is_ended_inside_a_short_grace(
+    client: Client, stub: StubCli
+) -> None:
+    """It ends on the first signal, and the agent lives."""
+    hear: Step = {"hear": True}
+    stub.plays([hear, BEGUN["claude"], {"silence": True}], [hear, BEGUN["claude"], DONE["claude"]])
+    options = {**stub.options, "mode": "duplex"}
+    handle = start(client, "claude", options, limits={"interrupt_grace_ms": 800})
+    ref = submit(client, handle, "one")
+    first_event(client, ref, "session")
+
+    assert client.at(handle).interrupt_request(ref) == "accepted"
+    assert heard(client, ref).reason.code == "interrupted"
+    assert turn(client, handle, "two").response.text == "done"
+
+
 def test_a_session_process_that_reads_nothing_is_ended_by_an_interrupt(
     client: Client, stub: StubCli, tmp_path: Path
 ) -> None:
@@ -260,6 +276,29 @@ def test_F031_E082_interrupts_at_random_moments_leave_nothing(
     figures.note("F031", f"{what} completions", came_to.total(), str(count), met=True)
     figures.note("F031", f"{what} late messages", len(late), "0", met=late == [])
     assert (left, late) == (0, [])
+
+
+@counts(short=12, full=300)
+def test_E082_interrupts_while_a_session_process_starts_leave_none_behind(
+    client: Client, stub: StubCli, figures: Figures, count: int
+) -> None:
+    """E082: one that the turn did not get is nobody's, and one that does not answer is ended."""
+    chance = chance_of(count)
+    stub.plays([{"hear": True}, {"silence": True}])
+    options = {**stub.options, "mode": "duplex"}
+    handle = start(client, "claude", options, limits={"interrupt_grace_ms": 1_000})
+    left = 0
+    for _ in range(count):
+        ref = submit(client, handle)
+        # The moment is what this is about; nothing is waited for.
+        time.sleep(chance.uniform(0, 8) / 1000)
+        answer = client.at(handle).interrupt_request(ref, timeout_ms=30_000)
+        assert (answer, heard(client, ref).ending) == ("accepted", "interrupted")
+        left += len(below(handle))
+
+    what = f"{count} interrupts while a process for the session starts: processes left"
+    figures.note("E082", what, left, "0", met=left == 0)
+    assert left == 0
 
 
 # -- how long it takes --------------------------------------------------------------------------
