@@ -9,6 +9,12 @@ middle of a turn that has begun. Otherwise nothing but the origin of a result te
 A prompt is repeated with the id that it was given; versions that give it another are
 known by its text. Once a program has repeated one prompt it is known to do so, and
 whatever ends a turn before the next one is repeated ended an earlier turn.
+
+Not every prompt is repeated: a hook may block it, a budget be used up. Newer versions
+tell of each prompt that it is started, which counts as its repetition, and that it is
+completed, which may come before its result. Of older ones, and of a prompt that is
+completed and has no result, nothing more can be known than that no line comes any more:
+after such a silence the last ending that came is taken for the prompt's.
 """
 
 from __future__ import annotations
@@ -22,6 +28,12 @@ from genagent_protocol.plain import FrozenDict
 
 #: How a program repeats prompts, as far as it has shown; "never": it was not asked to.
 Repeats: TypeAlias = Literal["never", "not yet", "by text", "by id"]
+
+
+#: How long a prompt that is not repeated may go unmentioned after a result without an origin.
+UNREPEATED_MS = 3_000
+#: How long the result of a completed prompt may take; the program's hooks run meanwhile.
+UNTOLD_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +54,29 @@ class Asked:
         self.repeats: Repeats = repeats
         # Some versions repeat a prompt a little late, when its first words were streamed.
         self._beginning: list[FrozenDict] = []
+        #: Whether the program has told of this prompt; then it will also tell that it is started.
+        self._told_of = False
+        self._ending: FrozenDict | None = None
 
     def own(self, line: FrozenDict) -> Iterator[FrozenDict]:
         """Yield the lines that are known to be the turn's once *line* has come."""
-        if line.get("isReplay") is True and not self._taken_up:
-            self._taken_up = self._is_repeated(line)
-            if self._taken_up:
-                yield from self._beginning
+        if line.get("type") == "command_lifecycle":
+            yield from self._lived(line)
+        elif line.get("isReplay") is True and not self._taken_up:
+            if self._is_repeated(line):
+                yield from self._take_up()
             self._beginning = []
         elif line.get("type") == "result":
             # One without an origin answers a prompt, and no other prompt is waiting.
-            if self._taken_up or (line.get("origin") is None and not self._awaits_repetition):
+            if self._taken_up:
                 yield line
+            elif line.get("origin") is None:
+                yield from self._unless_early(line)
         elif line.get("type") == "error":
-            if self._taken_up or not self._awaits_repetition:
+            if self._taken_up:
                 yield line
+            else:
+                yield from self._unless_early(line)
         elif self._taken_up or self._prompt is None or line.get("type") == "system":
             yield line
         elif line.get("type") != "stream_event":
@@ -65,6 +85,42 @@ class Asked:
             self._beginning = [line]
         elif at(line, "event", "type") != "message_stop":
             self._beginning.append(line)
+
+    @property
+    def quiet_ms(self) -> int | None:
+        """After how long a silence `presumed` is the end of the turn; None is never."""
+        if self._ending is None:
+            return None
+        return UNTOLD_MS if self._taken_up else UNREPEATED_MS
+
+    def presumed(self) -> FrozenDict | None:
+        """Return the line that ends the turn, since nothing has come that belies it."""
+        self._taken_up = self._taken_up or self._ending is not None
+        return self._ending
+
+    def _unless_early(self, line: FrozenDict) -> Iterator[FrozenDict]:
+        if not self._awaits_repetition:
+            yield line
+        elif not self._told_of:
+            self._ending = line
+
+    def _lived(self, line: FrozenDict) -> Iterator[FrozenDict]:
+        """Yield what belongs to the turn now that the program tells of a prompt's life."""
+        if self._prompt is None or text_at(line, "command_uuid") != self._prompt.id:
+            return
+        self._told_of, self._ending = True, None
+        match line.get("state"):
+            case "started" if not self._taken_up:
+                self.repeats = "by id"
+                yield from self._take_up()
+            case "completed" | "cancelled" as state:
+                self._taken_up = True
+                self._ending = FrozenDict({"type": "error", "error": _untold(str(state))})
+
+    def _take_up(self) -> Iterator[FrozenDict]:
+        self._taken_up, self._ending = True, None
+        yield from self._beginning
+        self._beginning = []
 
     @property
     def _awaits_repetition(self) -> bool:
@@ -88,3 +144,7 @@ class Asked:
             return False
         self.repeats = "by text"
         return True
+
+
+def _untold(state: str) -> str:
+    return f"the program says that the prompt is {state}, and gives no result"

@@ -42,13 +42,15 @@ from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import BackendError
 
-#: How long an interrupted turn may take to be over; what is left of the agent's grace
-#: is for ending a process that did not answer.
+#: How long an interrupted turn may take to be over, at most, and of the agent's grace; what
+#: is left of it is for ending a process that did not answer.
 INTERRUPT_ANSWER_MS = 1_500
+INTERRUPT_ANSWER_PERCENT = 30
 #: How long the process may take to leave once its input is closed.
 LEAVE_MS = 2_000
-#: How long a process may take to read the answers that wait when its turn is over.
+#: How long a process may take to read the answers that wait when its turn is over, likewise.
 SETTLE_MS = 500
+SETTLE_PERCENT = 10
 #: More questions between two turns are not put by a program that waits for answers.
 MAX_QUESTIONS = 1_000
 
@@ -95,7 +97,7 @@ class Duplex:
                     _refuse(before, saying)
                     for said in await listener.hear(before):
                         yield said
-                while (line := await listener.next_line(reader)) is not None:
+                while (line := await listener.next_line(reader, asked.quiet_ms)) is not None:
                     _refuse(line, saying)
                     for said in await listener.hear(line):
                         yield said
@@ -103,9 +105,12 @@ class Duplex:
                         break
                 for said in await listener.last_words(reader):
                     yield said
+                if listener.quiet and (ending := asked.presumed()) is not None:
+                    for said in await listener.hear(ending):
+                        yield said
             finally:
                 deaf = saying.full
-                if not await _over(process, reader, lines, saying, which):
+                if not await _over(turn, process, reader, lines, saying, which):
                     await process.end()
                 self._cost_usd = lines.cost_total_usd
                 self._repeats = asked.repeats
@@ -171,7 +176,12 @@ class Duplex:
 
 
 async def _over(
-    process: Process, reader: LineReader, lines: ClaudeLines, saying: Saying, which: int
+    turn: Turn,
+    process: Process,
+    reader: LineReader,
+    lines: ClaudeLines,
+    saying: Saying,
+    which: int,
 ) -> bool:
     """Return whether the turn is over, so that *process* can be given another prompt.
 
@@ -183,14 +193,19 @@ async def _over(
     if not lines.answered:
         if lines.failed or process.returncode is not None:
             return False
-        if not await _given_up(reader, lines, saying):
+        within_ms = min(INTERRUPT_ANSWER_MS, _part(turn, INTERRUPT_ANSWER_PERCENT))
+        if not await _given_up(reader, lines, saying, within_ms):
             return False
-    return await saying.settled(SETTLE_MS)
+    return await saying.settled(min(SETTLE_MS, _part(turn, SETTLE_PERCENT)))
 
 
-async def _given_up(reader: LineReader, lines: ClaudeLines, saying: Saying) -> bool:
+def _part(turn: Turn, percent: int) -> int:
+    return turn.interrupt_grace_ms * percent // 100
+
+
+async def _given_up(reader: LineReader, lines: ClaudeLines, saying: Saying, within_ms: int) -> bool:
     """Return whether the program has given up the turn, in time and at our word."""
-    until = asyncio.get_running_loop().time() + INTERRUPT_ANSWER_MS / 1000
+    until = asyncio.get_running_loop().time() + within_ms / 1000
     saying.add(_line({**_REQUEST, "request": {"subtype": "interrupt"}}))
     while isinstance(line := await reader.next(until), FrozenDict | LineTooLong):
         if isinstance(line, LineTooLong):

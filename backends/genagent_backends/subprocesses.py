@@ -200,28 +200,36 @@ class Listener:
     def __init__(self, turn: Turn, translator: Translator, clocks: Clocks) -> None:
         self.terminal: Event | None = None
         self.problem: Fired | LineTooLong | None = None
+        #: Whether nothing came for as long as the caller wanted to wait.
+        self.quiet = False
         self._turn = turn
         self._translator = translator
         self._clocks = clocks
         self._started_at = _now()
         self._told: str | None = None
 
-    async def next_line(self, reader: LineReader) -> FrozenDict | None:
-        """Return the next line, or None when the turn is over or a clock has run out."""
+    async def next_line(self, reader: LineReader, quiet_ms: int | None = None) -> FrozenDict | None:
+        """Return the next line, or None when the turn is over or a clock has run out.
+
+        So it is when nothing has come for *quiet_ms*, which is no problem of its own.
+        """
         if self.terminal is not None:
             return None
         # A consumer that was slow is not silence: this gap begins now, not at the last line.
         idle_at = _moment(_now(), self._clocks.idle_ms)
         turn_at = _moment(self._started_at, self._clocks.turn_ms)
+        quiet_at = _moment(_now(), quiet_ms)
         # Also a program that never stops talking has to stop.
-        got = "silence" if _now() >= turn_at else await reader.next(min(idle_at, turn_at))
+        got = "silence" if _now() >= turn_at else await reader.next(min(idle_at, turn_at, quiet_at))
         match got:
             case FrozenDict() as line:
                 return line
             case LineTooLong() as problem:
                 self.problem = problem
-            case "silence":
+            case "silence" if min(idle_at, turn_at) <= quiet_at:
                 self.problem = self._fired(idle=idle_at < turn_at)
+            case "silence":
+                self.quiet = True
         return None
 
     def _fired(self, *, idle: bool) -> Fired:

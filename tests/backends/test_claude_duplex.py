@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genagent_backends import claude_duplex
+from genagent_backends import claude_asked, claude_duplex
 from genagent_backends.base import Failed, FirstSignal, Process
 from genagent_backends.claude import ClaudeBackend
 from genagent_backends.claude_asked import Asked, Prompt, Repeats
@@ -215,6 +215,25 @@ async def test_a_process_that_makes_noise_without_a_pause_can_be_interrupted(
     assert await talk.said("two") == ["2"]
 
 
+async def test_the_wait_for_an_answer_is_a_part_of_the_agents_grace(tmp_path: Path) -> None:
+    """With what ending the process takes (three fifths) it is no longer than the whole."""
+    shares = claude_duplex.INTERRUPT_ANSWER_PERCENT + claude_duplex.SETTLE_PERCENT
+    talk = Talk(tmp_path, [HEAR, INIT, REPLAY, SILENCE], answers("2"))
+    talk.turn.interrupt_grace_ms = 0
+    said = asyncio.Event()
+    running = asyncio.create_task(
+        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
+    )
+    await asyncio.wait_for(said.wait(), 30)
+    running.cancel()
+    await asyncio.wait({running}, timeout=30)
+
+    assert running.cancelled()
+    assert shares + 60 <= 100
+    assert talk.turn.session_processes[0].returncode is not None
+    await talk.close()
+
+
 async def test_a_process_that_makes_noise_between_two_turns_does_not_hold_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +281,63 @@ async def test_a_blank_prompt_is_answered_without_being_repeated(tmp_path: Path)
     assert await talk.said("one", " \n", "three") == ["1", "nothing was sent", "3"]
 
 
+def lives(state: str) -> Step:
+    return {"lives": state}
+
+
+@pytest.mark.parametrize("prompt", ["two", "\ufeff"])
+async def test_a_prompt_that_is_started_and_not_repeated_has_its_result(
+    tmp_path: Path, prompt: str
+) -> None:
+    """A hook blocked it, the budget was used up, or it is blank for the program and not for us."""
+    blocked: list[Step] = [HEAR, lives("queued"), result("0"), lives("started"), INIT]
+    steps = [*answers("1")[:-1], lives("completed"), *blocked, result("blocked")]
+    talk = Talk(tmp_path, [*steps, lives("completed"), *answers("3")])
+
+    said = await asyncio.wait_for(talk.said("one", prompt, "three"), 60)
+
+    assert said == ["1", "blocked", "3"]
+    assert len(talk.stub.runs) == 1
+
+
+@each_way
+async def test_a_prompt_that_is_never_repeated_is_answered_by_the_last_result_before_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Of a version that tells nothing of prompts; else the turn would last for ever."""
+    monkeypatch.setattr(claude_asked, "UNREPEATED_MS", 200)
+    one, three = answers("1", how=how)[:-1], answers("3", how=how)
+    talk = Talk(tmp_path, [*one, HEAR, INIT, result("0"), result("blocked"), *three])
+
+    assert await asyncio.wait_for(talk.said("one", "two", "three"), 60) == ["1", "blocked", "3"]
+
+
+@pytest.mark.parametrize("state", ["completed", "cancelled"])
+async def test_a_prompt_that_is_completed_without_a_result_fails_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """The program will say no more of it, and goes on living."""
+    monkeypatch.setattr(claude_asked, "UNTOLD_MS", 200)
+    first = [*answers("1")[:-1], HEAR, lives("started"), INIT, lives(state), SILENCE]
+    talk = Talk(tmp_path, first, answers("3"))
+
+    one, two, three = await asyncio.wait_for(talk.said("one", "two", "three"), 60)
+
+    assert (one, three) == ("1", "3")
+    assert two == (
+        f"provider_error: the program says that the prompt is {state}, and gives no result"
+    )
+
+
+async def test_a_prompt_that_is_completed_before_its_result_has_it(tmp_path: Path) -> None:
+    """So it is, recorded, with one that is taken up in the middle of a turn."""
+    middle: list[Step] = [HEAR, lives("queued"), INIT, REPLAY, lives("started")]
+    ending = [lives("completed"), result("2", origin={"kind": "task-notification"})]
+    talk = Talk(tmp_path, [*answers("1")[:-1], *middle, *ending, *answers("3")])
+
+    assert await asyncio.wait_for(talk.said("one", "two", "three"), 60) == ["1", "2", "3"]
+
+
 # -- the rule ------------------------------------------------------------------------------------
 
 LINES = st.sampled_from(["result", "unasked", "error", "stale replay", "words"])
@@ -280,8 +356,36 @@ def test_no_line_before_the_repeated_prompt_ends_its_turn(before: list[str], how
     assert heard == [last]
 
 
+LIVED = st.sampled_from(["queued", "started", "completed", "cancelled"])
+
+
+@given(
+    before=st.lists(LINES | LIVED, max_size=6),
+    last=st.sampled_from([["started", "result"], ["completed"], ["cancelled"], ["result"]]),
+    how=st.sampled_from(["not yet", "by id", "by text"]),
+)
+def test_an_ending_is_the_turns_or_is_waited_for_no_longer_than_so(
+    before: list[str], last: list[str], how: Repeats
+) -> None:
+    """However a program ends a prompt, repeated or not: no turn is left without an end."""
+    asked = Asked(Prompt("two", "p-2"), how)
+    heard = [own["type"] for kind in [*before, *last] for own in asked.own(line(kind))]
+
+    ended = "result" in heard or "error" in heard
+    told_of = {"queued", "started", "completed", "cancelled"} & {*before, *last}
+    if last != ["result"] or not told_of:
+        assert ended or asked.quiet_ms is not None
+    if asked.quiet_ms is not None:
+        ending = asked.presumed()
+        assert ending is not None
+        assert list(asked.own(ending)) == [ending]
+
+
 def line(kind: str) -> FrozenDict:
     match kind:
+        case "queued" | "started" | "completed" | "cancelled":
+            lived = {"type": "command_lifecycle", "state": kind, "command_uuid": "p-2"}
+            return FrozenDict(lived)
         case "stale replay":
             return replayed("one", "p-1")
         case "unasked":

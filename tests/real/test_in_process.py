@@ -7,6 +7,7 @@ is what these tests ask of it.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -246,6 +247,27 @@ async def test_claude_answers_each_prompt_whatever_it_does_in_between(home: Path
 
         assert [turn.text for turn in done] == ["one", "two", "three"]
         assert len(talk.turn.session_processes) == 1
+
+
+@pytest.mark.parametrize("program", [claude, duplex])
+async def test_claude_ends_a_prompt_that_goes_to_no_model(program: Any, home: Path) -> None:
+    """A hook of the user's blocks it, or there is nothing in it: it is not repeated then."""
+    hook = home / "hook.sh"
+    hook.write_text("#!/bin/sh\nif grep -q BLOCK; then echo not here >&2; exit 2; fi\n")
+    hook.chmod(0o700)
+    by_hook = {"hooks": [{"type": "command", "command": str(hook)}]}
+    chosen = home / "hooks.json"
+    chosen.write_text(json.dumps({"hooks": {"UserPromptSubmit": [by_hook]}}))
+    async with talking(program, home, settings=str(chosen), timeout_ms=60_000) as talk:
+        succeeded(await talk.say("one", Says(pieces=("first",))))
+        blocked = succeeded(await talk.say("BLOCK"))
+        if program is duplex:
+            succeeded(await talk.say("\ufeff"))
+        after = succeeded(await talk.say("three", Says(pieces=("third",))))
+
+        assert "not here" in blocked.text
+        assert after.text == "third"
+        assert len(talk.turn.session_processes) == (1 if program is duplex else 0)
 
 
 async def test_claude_answers_after_a_command_was_left_behind(

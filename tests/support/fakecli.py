@@ -16,6 +16,7 @@ Steps, told by their key:
     {"hear": true}             read one line of standard input (for duplex)
     {"peek": true}             wait for the first bytes of standard input, and leave them there
     {"replay": "id"}           repeat the prompt that was heard last, by its id; "text": without one
+    {"lives": "started"}       tell that about the prompt that was heard last
     {"asks": N}                N lines that ask for a permission
     {"until": "interrupt"}     read lines of standard input until one contains the text
     {"ignore": ["SIGINT"]}     ignore signals
@@ -111,6 +112,10 @@ def perform(step: dict[str, object], log: Log) -> None:
                 write(b"noise line\n" * 1_000)
         case {"replay": str(how)}:
             write(json.dumps(replay(log, with_id=how == "id")).encode() + b"\n")
+        case {"lives": str(state)}:
+            lived = {"type": "command_lifecycle", "state": state}
+            heard = replay(log, with_id=True)["uuid"]
+            write(json.dumps({**lived, "command_uuid": heard}).encode() + b"\n")
         case {"asks": int(count)}:
             for number in range(count):
                 question = {"type": "control_request", "request_id": f"q-{number}"}
