@@ -22,7 +22,8 @@ from genagentd.outbox import Capacity, Intake, Outbox, Parcel
 BOOT = BootId("0123456789abcdef")
 ANNA = AgentHandle("anna", Incarnation(BOOT, 9), 1, 2, "here")
 CLIENT = MailboxAddress(BOOT, 3)
-WINDOW_BYTES = 2_000
+#: One message closes it.
+WINDOW_BYTES = 400
 #: What is said to the agent, in a few kinds; the number tells them apart.
 KINDS = ("cast", "reply", "down of a call", "down", "caller_down")
 
@@ -140,6 +141,8 @@ def test_answers_arrive_at_once_and_everything_else_in_its_order(
         taken.append(link.taken())
         link.arrive(10**6)
     assert [number for number in taken if number is not None] == waiting
+    # Each was counted once; the window would drift otherwise.
+    assert link.mail._intake.bytes == link.outbox._sent_bytes
 
 
 def test_any_number_of_early_ends_does_not_close_the_window_to_what_they_wait_for() -> None:
