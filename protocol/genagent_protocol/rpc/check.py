@@ -17,6 +17,8 @@ from genagent_protocol.rpc.limits import SCHEMA_ERROR_STEPS, SCHEMA_PART_STEPS
 
 Schema: TypeAlias = "bool | dict[str, Any]"
 Errors: TypeAlias = "Iterable[ValidationError]"
+#: What applies one keyword: the validator, the keyword's value, the instance, the schema around.
+Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Errors]
 #: Where a reference leads.
 Lookup: TypeAlias = Callable[[str], Schema]
 
@@ -46,6 +48,7 @@ class Check(FormatChecker):  # type: ignore[misc]  # jsonschema comes without ty
         self._work = work
         self._thorough = thorough
         self._parts: dict[int, Any] = {}
+        self._applied: dict[int, list[tuple[Keyword, Any]]] = {}
         #: By the ids of a part and a value: whether it is valid, and what is unsettled in it.
         self._known: dict[tuple[int, int], tuple[bool, set[int]]] = {}
 
@@ -68,26 +71,37 @@ class Check(FormatChecker):  # type: ignore[misc]  # jsonschema comes without ty
         self.count(SCHEMA_PART_STEPS)
         key = (id(schema), id(instance))
         known = self._known.get(key)
+        if known is not None:
+            return known[0]
+        around = self.unsettled
+        if self._thorough:
+            self.unsettled = set()
+        wrong = int(schema is False)
+        # As `iter_errors` does, and all in one frame: a grammar takes many steps for each
+        # level of a value, and all of them are on the stack at once.
+        for apply, value in self._keywords(validator, schema):
+            for _ in apply(validator, value, instance, schema):
+                wrong += 1
+                if not self._thorough:
+                    break
+            if wrong and not self._thorough:
+                break
+        inside = self.unsettled if self._thorough else _NOTHING
+        self.unsettled = around
+        self.count(wrong * SCHEMA_ERROR_STEPS)
+        self._known[key] = (not wrong, inside)
+        return not wrong
+
+    def _keywords(self, validator: Any, schema: Schema) -> list[tuple[Keyword, Any]]:
+        """Return what is applied for each keyword of *schema*, and the keyword's value."""
+        if isinstance(schema, bool):
+            return []
+        known = self._applied.get(id(schema))
         if known is None:
-            judged = self._judged_to_the_end if self._thorough else self._judged
-            known = self._known[key] = judged(validator, instance, schema)
-        return known[0]
-
-    def _judged(self, validator: Any, instance: Any, schema: Schema) -> tuple[bool, set[int]]:
-        valid = next(self._found(validator, instance, schema), None) is None
-        self.count(0 if valid else SCHEMA_ERROR_STEPS)
-        return valid, _NOTHING
-
-    def _judged_to_the_end(
-        self, validator: Any, instance: Any, schema: Schema
-    ) -> tuple[bool, set[int]]:
-        around, self.unsettled = self.unsettled, set()
-        try:
-            wrong = sum(1 for _ in self._found(validator, instance, schema))
-            self.count(wrong * SCHEMA_ERROR_STEPS)
-            return not wrong, self.unsettled
-        finally:
-            self.unsettled = around
+            each = validator.VALIDATORS
+            known = [(each[name], value) for name, value in schema.items() if name in each]
+            self._applied[id(schema)] = known
+        return known
 
     def blamed(self, validator: Any, instance: Any, schema: Schema) -> Errors:
         """Return what is wrong with *instance*, of which `valid` found that something is."""

@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sized
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from genagent_protocol.rpc.check import Check, Errors, Schema
+from genagent_protocol.rpc.check import Check, Errors, Keyword, Schema
 from genagent_protocol.rpc.common_types import RESOLVED_BOOLEAN
 from genagent_protocol.rpc.json_values import Json
 from genagent_protocol.rpc.limits import SCHEMA_CHARACTER_STEPS, SCHEMA_KEYWORD_STEPS
-
-#: What applies one keyword: the validator, the keyword's value, the instance, the schema around.
-Keyword: TypeAlias = Callable[[Any, Any, Any, dict[str, Any]], Errors]
 
 _OF_JSONSCHEMA: Final[Mapping[str, Keyword]] = Draft202012Validator.VALIDATORS
 
@@ -56,14 +53,18 @@ def _all_of(validator: Any, parts: list[Schema], instance: Any, _schema: Any) ->
 
 def _any_of(validator: Any, parts: list[Schema], instance: Any, _schema: Any) -> Errors:
     check = _check(validator)
-    if not any(check.valid(validator, instance, part) for part in parts):
-        check.blame(instance, *parts)
-        yield ValidationError("")
+    for part in parts:
+        if check.valid(validator, instance, part):
+            return
+    check.blame(instance, *parts)
+    yield ValidationError("")
 
 
 def _one_of(validator: Any, parts: list[Schema], instance: Any, _schema: Any) -> Errors:
     check = _check(validator)
-    fitting = sum(check.valid(validator, instance, part) for part in parts)
+    fitting = 0
+    for part in parts:
+        fitting += check.valid(validator, instance, part)
     if not fitting:
         check.blame(instance, *parts)
     if fitting != 1:
@@ -168,7 +169,9 @@ def _prefix_items(validator: Any, parts: list[Schema], instance: Any, _schema: A
 def _contains(validator: Any, part: Schema, instance: Any, schema: dict[str, Any]) -> Errors:
     check = _check(validator)
     if isinstance(instance, list):
-        found = sum(check.valid(validator, item, part) for item in instance)
+        found = 0
+        for item in instance:
+            found += check.valid(validator, item, part)
         least, most = schema.get("minContains", 1), schema.get("maxContains", len(instance))
         if found > most:
             yield ValidationError("", validator="maxContains", validator_value=most)

@@ -19,6 +19,7 @@ from genagent_protocol.rpc import (
     RpcLimits,
 )
 from genagent_protocol.rpc.allowance import Allowance
+from genagent_protocol.rpc.json_values import MAX_NESTING
 from genagent_protocol.rpc.schemas import ArgumentSchema, compiled
 from support.rpc_house import catalog_of, echo, error_of, renderer_call, value_of
 
@@ -94,6 +95,39 @@ def test_a_grammar_that_leads_back_to_itself_takes_as_long_as_the_argument(
     assert forty - twenty <= 2 * (twenty - ten)
     assert forty < RpcLimits().max_work_steps / 20
     assert (problem is None) == (leaf == 1 or schema is TWICE)
+
+
+#: Seven alternatives, references and combinations on the way from one level to the next.
+STEPS: dict[str, Any] = {
+    "$defs": {
+        "Node": {"anyOf": [{"type": "object", "properties": {"left": E}, "required": ["left"]}]},
+        "Kind": {"oneOf": [{"$ref": "#/$defs/Node"}]},
+        "E": {"oneOf": [{"type": "integer"}, {"allOf": [{"$ref": "#/$defs/Kind"}]}]},
+    },
+    "properties": {"e": E},
+}
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_grammar_of_many_steps_is_followed_as_deep_as_arguments_go(wrong: bool) -> None:
+    """Also in a host that has a stack of its own; what does not fit is told as that."""
+    value: Any = "not an integer" if wrong else 1
+    for _ in range(MAX_NESTING - 1):
+        value = {"left": value}
+    function = Function.made("f", echo, arguments=STEPS, allowed_callers="agentOnly")
+    rpc = Rpc.new([catalog_of(function)])
+
+    def answer(frames: int) -> Any:
+        if frames:
+            return answer(frames - 1)
+        return rpc.call_renderer_function(renderer_call("f", {"e": value}, catalog_id="urn:test"))
+
+    said = answer(40)
+
+    if wrong:
+        assert error_of(said)[0] == INVALID_FUNCTION_CALL
+    else:
+        assert value_of(said) == {"e": value}
 
 
 def test_a_validation_result_deep_inside_a_grammar_is_settled() -> None:
