@@ -25,6 +25,9 @@ from genagentd.environment import why_withheld, withheld
 MAX_NAME_BYTES = 1024
 #: How deep a name may be nested: it stands in other values, a handle that is a name among them.
 MAX_NAME_DEPTH = MAX_DEPTH // 2
+#: The most bytes that a start may add to an environment, as `NAME=value` and a NUL each: what
+#: Linux allows one variable of a program, so that whatever fits here fits the agent's programs.
+MAX_ENVIRONMENT_BYTES = 128 * 1024
 
 
 def frozen(value: object, what: str) -> Plain:
@@ -107,4 +110,10 @@ def environment(value: object) -> FrozenDict:
             raise UsageError(f"env: the value of {name} holds a NUL character")
         if withheld(name):
             raise UsageError(f"env: {why_withheld(name)}")
+    size = sum(len(f"{name}={set_to!s}\0".encode()) for name, set_to in found.items())
+    if size > MAX_ENVIRONMENT_BYTES:
+        raise TooLarge(
+            f"env: {size} bytes, the limit is {MAX_ENVIRONMENT_BYTES}; put it into a file",
+            PayloadTooLarge(size_bytes=size, limit_bytes=MAX_ENVIRONMENT_BYTES),
+        )
     return found

@@ -14,6 +14,7 @@ from genagent_protocol.errors import TooLarge, UsageError
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd.arguments import MAX_TIMEOUT_MS
+from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 from genagentd.starting import start_request
 from support.plain_values import anything
 
@@ -101,6 +102,17 @@ def test_a_field_of_the_wrong_kind_is_named(changes: dict[str, Any], named: str)
         wanted(**changes)
 
 
+@pytest.mark.parametrize("letter", ["x", "\n", "\N{SNOWMAN}"])
+def test_an_environment_is_refused_by_what_it_takes_in_a_process(letter: str) -> None:
+    """It would fit a message, but no order to start an agent, nor a program of the agent's."""
+    size = len(letter.encode())
+    most = (MAX_ENVIRONMENT_BYTES - len("BIG=\0")) // size
+
+    assert wanted(env={"BIG": letter * most}).env["BIG"] == letter * most
+    with pytest.raises(TooLarge, match=f"env: .* bytes, the limit is {MAX_ENVIRONMENT_BYTES}"):
+        wanted(env={"BIG": letter * (most + 1)})
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("value", [200.5, float("nan"), "x", True, None, -1, 10**30, 200.0])
 def test_a_number_of_the_restart_policy_is_one(number: str, value: Any) -> None:
@@ -135,4 +147,4 @@ def test_fields_that_fit_alone_and_not_together_are_refused_with_their_size() ->
     wanted(options={"a": half})
 
     with pytest.raises(TooLarge, match=r"start_agent: \d+ bytes of options, env"):
-        wanted(options={"a": half}, env={"A": half})
+        wanted(options={"a": half}, env={"A": "x" * 200})

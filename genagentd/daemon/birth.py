@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import resource
 import signal
@@ -34,9 +33,9 @@ from genagentd import kernel
 ENTRY = "genagentd.agent.entry"
 REHEARSAL = "genagentd.agent.rehearsal"
 #: The most one order may take; the rest of a newborn's surroundings are descriptors.
-MAX_ORDER_BYTES = 1024 * 1024
-#: Room for one whole order in a socket.
-SOCKET_BYTES = 2 * MAX_ORDER_BYTES
+MAX_ORDER_BYTES = 192 * 1024
+#: Room for one whole order in a socket: what Linux allows everybody, unless it was told otherwise.
+SOCKET_BYTES = 208 * 1024
 
 
 class Duplicate(Protocol):
@@ -71,17 +70,36 @@ class Newborn:
     log: Descriptor
 
 
+class BadOrder(ValueError):
+    """An order that no newborn could be handed; the message says why."""
+
+
 def write_order(newborn: Newborn) -> tuple[bytes, list[int]]:
-    """Return the order that makes somebody *newborn*: text, and descriptors beside it."""
-    fields = [newborn.daemon, newborn.socket, newborn.cwd, newborn.environ]
-    return json.dumps(fields).encode(), [newborn.pipe.fd, newborn.log.fd]
+    """Return the order that makes somebody *newborn*: text, and descriptors beside it.
+
+    Raises:
+        BadOrder: its environment takes too much, or holds what none can hold.
+    """
+    variables = [f"{name}={value}" for name, value in newborn.environ.items()]
+    # None of it can hold a NUL, and so nothing grows on its way.
+    fields = [str(newborn.daemon), newborn.socket, newborn.cwd, *variables]
+    order = os.fsencode("\0".join(fields))
+    if order.count(b"\0") != len(fields) - 1:
+        raise BadOrder("no variable holds a NUL character")
+    if len(order) > MAX_ORDER_BYTES:
+        raise BadOrder(
+            f"the agent's environment and directory take {len(order)} bytes, the limit is "
+            f"{MAX_ORDER_BYTES}: have the daemon pass less of its own (pass_env), or add less"
+        )
+    return order, [newborn.pipe.fd, newborn.log.fd]
 
 
 def read_order(order: bytes, descriptors: list[int]) -> Newborn:
     """Return the newborn that an order describes, with the descriptors as they arrived."""
-    daemon, path, cwd, environ = json.loads(order)
+    daemon, path, cwd, *variables = os.fsdecode(order).split("\0")
+    environ = dict(variable.split("=", 1) for variable in variables)
     pipe, log = map(Descriptor, descriptors)
-    return Newborn(daemon, path, cwd, environ, pipe, log)
+    return Newborn(int(daemon), path, cwd, environ, pipe, log)
 
 
 class Waiting:

@@ -24,7 +24,7 @@ from genagent_protocol.supervision import inputs
 from genagentd.channels import Connection
 from genagentd.config import Config
 from genagentd.daemon.allowance import Allowance, Exhausted
-from genagentd.daemon.birth import Descriptor, Newborn
+from genagentd.daemon.birth import BadOrder, Descriptor, Newborn
 from genagentd.daemon.children import BirthPipe, Watched
 from genagentd.daemon.logs import Log
 from genagentd.daemon.report import warn
@@ -111,6 +111,8 @@ class Life:
             self._not_born(refusal.error)
         except Exhausted as error:
             self._not_born(_exhausted(str(error)))
+        except BadOrder as error:
+            self._not_born(StartError(kind="invalid_option", message=f"env: {error}"))
         except UnusablePlace as error:
             self._not_born(StartError(kind="bad_directory", message=str(error)))
         except OSError as error:

@@ -61,10 +61,13 @@ class Starter:
         """Have *newborn* born: when this returns, its pid has been said on its pipe.
 
         Raises:
+            BadOrder: no process could become it.
             LaunchLost: the helper died over it, or did not answer within *patience_s*
                 and was killed; the next launch starts another one.
             OSError: the system does not allow it.
         """
+        # Whoever writes it in earnest may be another process, which could not say why.
+        birth.write_order(newborn)
         async with self._turn:
             self._since_ticks = kernel.ticks_now()
             try:

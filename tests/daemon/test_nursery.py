@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genagentd import kernel
 from genagentd.daemon import nursery
-from genagentd.daemon.birth import Descriptor, Newborn, write_order
+from genagentd.daemon.birth import (
+    MAX_ORDER_BYTES,
+    SOCKET_BYTES,
+    BadOrder,
+    Descriptor,
+    Newborn,
+    read_order,
+    write_order,
+)
+from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 
 Order = tuple[bytes, list[int]]
 
@@ -126,3 +138,50 @@ def test_a_fork_that_the_system_refuses_is_answered_with_its_reason(
 
     assert told.value.errno == errno.EAGAIN
     assert kernel.open_descriptors() == before
+
+
+# --- orders
+
+_TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+_NAMES = _TEXT.filter(lambda name: name != "" and "=" not in name)
+
+
+@given(environ=st.dictionaries(_NAMES, _TEXT), cwd=_TEXT)
+def test_an_order_is_read_as_it_was_written(environ: dict[str, str], cwd: str) -> None:
+    """Whatever a variable or a directory can hold, text that is none among it."""
+    newborn = Newborn(7, "/s", cwd, {**environ, "RAW": "\udcff"}, Descriptor(3), Descriptor(4))
+
+    assert read_order(*write_order(newborn)) == newborn
+
+
+def _with(value: str) -> Newborn:
+    return Newborn(7, "/s", "/", {"BIG": value}, Descriptor(3), Descriptor(4))
+
+
+def test_the_largest_order_fits_the_socket_that_everybody_may_have() -> None:
+    """Root may have larger ones; what is sent must not depend on who runs the daemon."""
+    least, _ = write_order(_with(""))
+    order, _ = write_order(_with("x" * (MAX_ORDER_BYTES - len(least))))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        ours.setblocking(False)
+        # net.core.wmem_max, unless it was changed.
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, min(SOCKET_BYTES, 212_992))
+        socket.send_fds(ours, [order], [0, 0])
+        text, descriptors, flags, _ = socket.recv_fds(theirs, MAX_ORDER_BYTES, 2)
+    for fd in descriptors:
+        os.close(fd)
+
+    assert len(order) == MAX_ORDER_BYTES > MAX_ENVIRONMENT_BYTES
+    assert text == order
+    assert not flags & socket.MSG_TRUNC
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("x" * MAX_ORDER_BYTES, f"the limit is {MAX_ORDER_BYTES}"), ("x\0B=1", "NUL")],
+)
+def test_an_order_that_nobody_could_be_handed_is_none(value: str, why: str) -> None:
+    """Cut short, it would end the newborn, with a trace in its log and no word on why."""
+    with pytest.raises(BadOrder, match=why):
+        write_order(_with(value))

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from genagentd import Client
+from genagent_protocol.errors import Refused
+from genagentd import Client, sendable
 from genagentd.daemon.starter import StartMethod
+from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 from support import fleet
 from support.daemons import PrivateDaemon
 
@@ -61,6 +63,19 @@ def test_what_python_takes_from_the_environment_is_the_agents_own(
     assert told == {"midnight": "09:00 JST", "temporary": str(tmp_path)}
     assert isinstance(untold, Mapping)
     assert untold["midnight"] == "19:00 EST"
+
+
+def test_an_environment_that_no_agent_can_be_handed_is_refused(secretive: PrivateDaemon) -> None:
+    """A program of another version may check less than ours; the largest one is handed over."""
+    most = MAX_ENVIRONMENT_BYTES - len("BIG=\0")
+    with Client(secretive.run) as client, pytest.MonkeyPatch.context() as patch:
+        client.start_agent(None, name="a", backend="echo", env={"BIG": "x" * most})
+        client.stop("a")
+        patch.setattr(sendable, "MAX_ENVIRONMENT_BYTES", 2**30)
+        with pytest.raises(Refused, match=r"env: .* bytes, the limit is"):
+            client.start_agent(None, name="a", backend="echo", env={"BIG": "x" * 1_000_000})
+
+        assert client.list() == ()
 
 
 _READS = """

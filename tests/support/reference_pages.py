@@ -21,6 +21,8 @@ from genagent_protocol.codec import MAX_PAYLOAD_BYTES
 from genagentd import RestartPolicy, config, environment
 from genagentd.cli import agents, daemon_commands, exits
 from genagentd.cli.main import load_commands
+from genagentd.daemon.birth import MAX_ORDER_BYTES
+from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 from support.reference_markdown import filled, first_sentences, table, words
 from support.reference_python import python_page
 
@@ -184,6 +186,8 @@ def configuration_page() -> str:
             ("limit", "default", "what it bounds"),
             [(f"`{name}`", default, limits[name]) for name, default in _defaults(Limits)],
         ),
+        added=f"{MAX_ENVIRONMENT_BYTES:,}",
+        order=f"{MAX_ORDER_BYTES:,}",
         frame=f"{MAX_FRAME_BYTES:,}",
         payload=f"{MAX_PAYLOAD_BYTES:,}",
         restarts=table(
