@@ -77,7 +77,10 @@ class ClaudeBackend:
         if session.duplex is not None:
             # The process may have been given others, when it was started.
             secrets |= surroundings.secrets(session.duplex.given)
-            events = session.duplex.turn(turn, command, clocks, current=surroundings.files)
+            # The program counts what a process has cost, and not what a turn has.
+            events = session.duplex.turn(
+                turn, command, clocks, current=surroundings.files, afresh=settings.budgeted
+            )
         else:
             events = run(turn, command, ClaudeLines(), clocks)
         events = redacting(joined(events), secrets)

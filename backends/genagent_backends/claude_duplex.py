@@ -71,15 +71,24 @@ class Duplex:
         return f"Duplex(pid={self._process.pid if self._process else None})"
 
     async def turn(
-        self, turn: Turn, command: Command, clocks: Clocks, *, current: Collection[str] = ()
+        self,
+        turn: Turn,
+        command: Command,
+        clocks: Clocks,
+        *,
+        current: Collection[str] = (),
+        afresh: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Yield the events of one turn, the terminal one last; *command* starts the process.
 
         *current* are the variables that a process must have as *command* has them; one
-        that was given others is replaced first. Cancelling or closing this interrupts
+        that was given others is replaced first, and *afresh* any that has served a turn.
+        Cancelling or closing this interrupts
         the turn and leaves the process alive, if it answers.
         """
         try:
+            if afresh:
+                await self.close()
             process, kept = await self._ready(turn, command, current)
         except OSError as error:
             yield error_event(not_started(PROVIDER, error))
@@ -163,7 +172,7 @@ class Duplex:
 
     async def close(self) -> None:
         """End the process: by closing its input, and by force if that is not enough."""
-        process, self._process = self._process, None
+        process = self._process
         if process is None:
             return
         try:
@@ -172,7 +181,9 @@ class Duplex:
                 async with timeout(LEAVE_MS / 1000):
                     await process.wait()
         finally:
+            # It is known until it has ended: an interrupt may come even here.
             await process.end()
+        self._process = None
 
 
 async def _over(

@@ -85,6 +85,7 @@ STATIC_PROMPT = _flag_option("exclude_dynamic_system_prompt_sections")
 MAX_OUTPUT_TOKENS: Option[int | None] = Option(
     "max_output_tokens", whole(1), None, aliases=("max_tokens",)
 )
+MAX_BUDGET_USD: Option[float | None] = Option("max_budget_usd", amount, None)
 MAX_RETRIES: Option[int | None] = Option("max_retries", whole(0), None)
 #: None is every tool, and an empty list no tool at all.
 TOOLS: Option[tuple[str, ...] | None] = Option("tools", texts, None)
@@ -105,7 +106,7 @@ FLAGS: tuple[Option[Any], ...] = (
     APPEND_PROMPT,
     APPEND_PROMPT_FILE,
     Option("max_turns", whole(1), None),
-    Option("max_budget_usd", amount, None),
+    MAX_BUDGET_USD,
     Option("max_thinking_tokens", whole(0), None),
     _text_option("effort", choice("low", "medium", "high", "xhigh", "max")),
     Option("json_schema", json_mapping, None),
@@ -174,6 +175,8 @@ class ClaudeSettings:
     first_flags: tuple[str, ...]
     fork: bool
     duplex: bool
+    #: Whether a turn may cost so much and no more.
+    budgeted: bool
 
     def __repr__(self) -> str:
         return f"ClaudeSettings({self.setting.program})"
@@ -218,6 +221,7 @@ def read_claude_options(options: FrozenDict) -> ClaudeSettings | Failed:
         _first_flags(chosen),
         FORK.of(chosen),
         MODE.of(chosen) == "duplex",
+        MAX_BUDGET_USD.of(chosen) is not None,
     )
 
 

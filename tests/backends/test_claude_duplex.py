@@ -273,6 +273,15 @@ async def test_a_process_that_ended_between_two_turns_is_replaced_before_the_pro
     assert await talk.said("two") == ["2"]
 
 
+async def test_with_a_budget_no_process_serves_two_turns(tmp_path: Path) -> None:
+    """The program counts what its process has cost; the promise is about a turn."""
+    talk = Talk(tmp_path, *(answers(text) for text in "123"), max_budget_usd=0.5)
+
+    assert await talk.said("one", "two", "three") == ["1", "2", "3"]
+    assert len(talk.stub.runs) == 3
+    assert "--resume=s-1" in talk.stub.runs[2].argv
+
+
 async def test_a_blank_prompt_is_answered_without_being_repeated(tmp_path: Path) -> None:
     """The program sends nothing to the model, and says so at once."""
     blank: list[Step] = [HEAR, result("nothing was sent", num_turns=0)]

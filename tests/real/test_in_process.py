@@ -250,6 +250,14 @@ async def test_claude_answers_each_prompt_whatever_it_does_in_between(home: Path
 
 
 @pytest.mark.parametrize("program", [claude, duplex])
+async def test_claude_has_its_whole_budget_in_every_turn(program: Any, home: Path) -> None:
+    """It is enough for one of these turns, and not for two."""
+    async with talking(program, home, max_budget_usd=0.00012) as talk:
+        for prompt in ("one", "two", "three"):
+            succeeded(await talk.say(prompt))
+
+
+@pytest.mark.parametrize("program", [claude, duplex])
 async def test_claude_ends_a_prompt_that_goes_to_no_model(program: Any, home: Path) -> None:
     """A hook of the user's blocks it, or there is nothing in it: it is not repeated then."""
     hook = home / "hook.sh"
