@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, from_error, of_kind
+from genagent_backends.failures import error_event, from_error, no_answer, of_kind, says_error
 from genagent_backends.foreign import (
     at,
     counters,
@@ -70,7 +70,7 @@ class AnthropicFold:
                 self._usage = updated(self._usage, at(said, "usage"))
             case "message_stop":
                 self._stopped = True
-            case "error":
+            case _ if says_error(said):
                 self._error = said
 
     def _grow(self, index: int, delta: Plain) -> Iterator[Event]:
@@ -118,11 +118,12 @@ class AnthropicFold:
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
-        if answer.get("error"):
+        if says_error(answer):
             yield error_event(from_error(PROVIDER, answer), self.known)
             return
         if not isinstance(answer.get("content"), tuple):
-            yield error_event(_no_message(answer), self.known)
+            nothing = no_answer(PROVIDER, answer, "the answer has no content")
+            yield error_event(nothing, self.known)
             return
         if text := _text(answer):
             yield event("text", {"text": text})
@@ -143,10 +144,6 @@ class AnthropicFold:
             return
         kind, why = _not_an_answer(stop_reason)
         yield error_event(of_kind(PROVIDER, kind, message=why, raw=message), told)
-
-
-def _no_message(answer: FrozenDict) -> BackendError:
-    return of_kind(PROVIDER, "invalid_response", message="the answer has no content", raw=answer)
 
 
 def _not_an_answer(stop_reason: str | None) -> tuple[str, str]:

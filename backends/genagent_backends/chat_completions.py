@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from genagent_backends.failures import error_event, from_error, of_kind
+from genagent_backends.failures import (
+    error_event,
+    from_error,
+    message_in,
+    no_answer,
+    of_kind,
+    says_error,
+)
 from genagent_backends.foreign import at, counters, items_at, number_at, text_at, updated
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -33,18 +40,21 @@ class ChatFold:
         self._usage = FrozenDict()
         self._stop_reason: str | None = None
         self._done = False
+        self._answered = False
+        #: What was said for people in the place of an answer.
+        self._instead: FrozenDict | None = None
         self._error: FrozenDict | None = None
 
     def said(self, said: FrozenDict) -> Iterator[Event]:
         """Yield what one chunk of the stream says."""
         if said.get("type") == "[DONE]":
             self._done = True
-        elif said.get("error") or "error" in (said.get("object"), said.get("type")):
-            # An empty one is none.
+        elif says_error(said):
             self._error = said
         else:
             self._learn(said)
             for choice in _first(items_at(said, "choices")):
+                self._answered = True
                 piece = _text(at(choice, "delta", "content"))
                 self._refusal.append(text_at(choice, "delta", "refusal") or "")
                 self._stop_reason = text_at(choice, "finish_reason") or self._stop_reason
@@ -53,6 +63,8 @@ class ChatFold:
                     yield event("text", {"text": piece})
 
     def _learn(self, said: FrozenDict) -> None:
+        if message_in(said):
+            self._instead = said
         self._usage = updated(self._usage, said.get("usage"))
         for name in ("id", "model", "system_fingerprint"):
             if isinstance(said.get(name), str):
@@ -64,25 +76,29 @@ class ChatFold:
 
     def closed(self) -> bool:
         """Return whether a stream without the closing mark was whole all the same."""
-        return self._stop_reason is not None
+        refused = self._instead is not None and not self._answered
+        return self._stop_reason is not None or refused
 
     def ending(self) -> Iterator[Event]:
         """Yield how the stream ended."""
         if self._error is not None:
             yield error_event(from_error(PROVIDER, self._error), self.known)
             return
+        if not self._answered:
+            nothing = no_answer(PROVIDER, self._instead, "the answer has no choices")
+            yield error_event(nothing, self.known)
+            return
         yield from self._judged("".join(self._pieces), "".join(self._refusal))
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
-        if answer.get("error"):
+        if says_error(answer):
             yield error_event(from_error(PROVIDER, answer), self.known)
             return
         choices = _first(items_at(answer, "choices"))
         if not choices:
-            said = "the answer has no choices"
-            error = of_kind(PROVIDER, "invalid_response", message=said, raw=answer)
-            yield error_event(error, self.known)
+            nothing = no_answer(PROVIDER, answer, "the answer has no choices")
+            yield error_event(nothing, self.known)
             return
         self._learn(answer)
         text = _text(at(choices[0], "message", "content"))

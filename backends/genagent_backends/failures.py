@@ -10,10 +10,11 @@ Nothing here retries. `retryable` only says whether trying again may help.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 
-from genagent_backends.foreign import number_at, text_at
+from genagent_backends.foreign import at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import UNKNOWN, BackendError, BackendFailed, Failure
@@ -43,6 +44,7 @@ ERROR_KINDS = (
     "provider_error",
 )
 
+STATUS = re.compile("[0-9]{3}")
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 #: What providers and their programs call an error where there is no status to go by.
 KINDS_BY_NAME = {
@@ -112,6 +114,19 @@ def from_names(
     return of_kind(provider, next(known, "provider_error"), message=message, raw=raw)
 
 
+def says_error(said: FrozenDict) -> bool:
+    """Return whether *said*, which came with a status of success, calls itself an error.
+
+    An empty one is none.
+    """
+    return bool(said.get("error")) or "error" in (said.get("object"), said.get("type"))
+
+
+def message_in(said: FrozenDict) -> str | None:
+    """Return what is said for people beside a missing answer, wherever servers put it."""
+    return text_at(said, "message") or text_at(said, "detail")
+
+
 def from_error(provider: str, said: FrozenDict) -> BackendError:
     """Return the failure that *said* tells of, in its field `error` or by being one.
 
@@ -120,12 +135,33 @@ def from_error(provider: str, said: FrozenDict) -> BackendError:
     """
     error = said.get("error") or said
     message = error if isinstance(error, str) else text_at(error, "message")
-    message = message or "the stream ended in an error"
-    for status in (number_at(error, "code"), number_at(error, "status")):
-        if status is not None and 400 <= status <= 599:
-            return from_status(provider, status, message=message, raw=said)
-    names = text_at(error, "code"), text_at(error, "type")
+    message = message or message_in(said) or "the stream ended in an error"
+    for holder in (error, said):
+        for status in (_status(at(holder, "code")), _status(at(holder, "status"))):
+            if status is not None:
+                return from_status(provider, status, message=message, raw=said)
+    names = [text_at(holder, name) for holder in (error, said) for name in ("code", "type")]
     return from_names(provider, *names, message=message, raw=said)
+
+
+def no_answer(provider: str, said: FrozenDict | None, message: str) -> BackendError:
+    """Return the failure of an answer that has nothing in it but what *said* may tell."""
+    if said is None:
+        return of_kind(provider, "invalid_response", message=message)
+    told = from_error(provider, said)
+    if told.status is not None:
+        return told
+    message = message_in(said) or message
+    return of_kind(provider, "invalid_response", message=message, raw=said)
+
+
+def _status(value: Plain) -> int | None:
+    """Return the status of an error, which some proxies give as text."""
+    if isinstance(value, str) and STATUS.fullmatch(value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 400 <= value <= 599:
+        return value
+    return None
 
 
 def of_kind(provider: str, kind: str, *, message: str = "", raw: Plain = None) -> BackendError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from genagent_backends.failures import error_event, from_error, of_kind
+from genagent_backends.failures import error_event, from_error, of_kind, says_error
 from genagent_backends.foreign import at, counters, items_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -60,7 +60,7 @@ class OpenAIFold:
         elif kind in LAST_EVENTS:
             response = at(said, "response")
             self._response = response if isinstance(response, FrozenDict) else FrozenDict()
-        elif kind == "error":
+        elif says_error(said):
             self._error = said
 
     def finished(self) -> bool:
@@ -91,7 +91,7 @@ class OpenAIFold:
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""
-        if answer.get("error") and answer.get("status") is None:
+        if not isinstance(answer.get("status"), str) and says_error(answer):
             yield error_event(self._lost_or(from_error(PROVIDER, answer)), self.known)
             return
         if text := _text(answer):

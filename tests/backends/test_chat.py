@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from genagent_backends.anthropic_messages import AnthropicFold
 from genagent_backends.base import Failed
 from genagent_backends.chat import ChatBackend
 from genagent_backends.chat_completions import ChatFold
 from genagent_backends.failures import failure_of
+from genagent_backends.openai_responses import OpenAIFold
 from genagent_backends.rehearsal import Rehearsed, rehearse
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.reasons import BackendError
@@ -207,12 +209,12 @@ async def test_the_system_prompt_comes_first_and_is_no_part_of_the_history() -> 
     ]
 
 
-async def test_an_answer_without_choices_is_none() -> None:
+async def test_an_answer_that_calls_itself_an_error_is_one() -> None:
     """Some servers report their failures with the status 200."""
     body = json.dumps({"object": "error", "message": "no such model"}).encode()
     [done], _ = await asked(Sends(headers={"content-type": "application/json"}, body=body))
 
-    assert failure(done).kind == "invalid_response"
+    assert (failure(done).kind, failure(done).message) == ("provider_error", "no such model")
 
 
 VALUES: st.SearchStrategy[Plain] = st.recursive(
@@ -276,3 +278,79 @@ async def test_an_error_that_is_the_whole_event_ends_the_stream_too() -> None:
     [done], _ = await asked(stream_of(chunk("par"), error))
 
     assert (failure(done).kind, failure(done).message) == ("invalid_request", "context too long")
+
+
+BOOM = {"message": "boom", "code": 400, "param": None}
+GONE = {"detail": "model is gone"}
+BUSY = {"object": "error", "message": "overloaded", "code": 429}
+SLOW = {"error": {"message": "slow", "code": "429"}}
+SLOWER = {"error": "slow down", "code": 429}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (BOOM, ("invalid_request", False, 400, "boom")),
+        (GONE, ("invalid_response", False, None, "model is gone")),
+        (BUSY, ("rate_limited", True, 429, "overloaded")),
+        (SLOW, ("rate_limited", True, 429, "slow")),
+        (SLOWER, ("rate_limited", True, 429, "slow down")),
+        ({"id": "x"}, ("invalid_response", False, None, "the answer has no choices")),
+    ],
+)
+async def test_an_answer_without_a_choice_is_none(
+    stream: bool, says: dict[str, Any], told: tuple[object, ...]
+) -> None:
+    """Proxies say in many ways what went wrong, and with a status of success."""
+    body = json.dumps(says).encode()
+    whole = Sends(headers={"content-type": "application/json"}, body=body)
+    [done], _ = await asked(stream_of(says, "[DONE]") if stream else whole, stream=stream)
+
+    said = failure(done)
+    assert (said.kind, said.retryable, said.status, said.message) == told
+
+
+def test_a_stream_that_says_nothing_is_no_answer() -> None:
+    """The closing mark alone is no answer, and no empty one."""
+    fold = ChatFold("s")
+    assert list(fold.said(FrozenDict({"type": "[DONE]"}))) == []
+
+    assert [event.kind for event in fold.ending()] == ["error"]
+
+
+@pytest.mark.parametrize("said", [BUSY, SLOW, SLOWER])
+def test_the_other_providers_folds_know_the_same_errors(said: dict[str, Any]) -> None:
+    """A proxy that speaks their dialect has its own words for what went wrong."""
+    frozen = freeze(said)
+    assert isinstance(frozen, FrozenDict)
+    folds = (
+        lambda: AnthropicFold("s"),
+        lambda: OpenAIFold("s", established=False, lose=lambda: None),
+    )
+    for made in folds:
+        streamed, whole = made(), made()
+        assert list(streamed.said(frozen)) == []
+        assert streamed.finished()
+        for ending in (list(streamed.ending())[-1], list(whole.whole(frozen))[-1]):
+            reason = failure_of(ending)
+            assert isinstance(reason, BackendError)
+            assert (reason.kind, reason.status) == ("rate_limited", 429)
+
+
+FIELDS = st.sampled_from(["message", "detail", "code", "id", "usage", "object", "status"])
+VALUE: st.SearchStrategy[Plain] = st.none() | st.integers(0, 999) | st.text(max_size=3)
+SAID = st.dictionaries(FIELDS, VALUE, max_size=4).map(FrozenDict)
+
+
+@given(chunks=st.lists(SAID, max_size=4))
+def test_whatever_is_said_without_a_choice_is_no_result(chunks: list[FrozenDict]) -> None:
+    """An empty answer would be taken for one, and a failure for its absence."""
+    fold = ChatFold("s")
+    for said in (*chunks, FrozenDict({"type": "[DONE]"})):
+        assert list(fold.said(said)) == []
+
+    assert fold.finished()
+    assert [event.kind for event in fold.ending()][-1] == "error"
+    for said in chunks:
+        assert [event.kind for event in ChatFold("s").whole(said)][-1] == "error"

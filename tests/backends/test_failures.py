@@ -10,6 +10,7 @@ from genagent_backends.failures import (
     ERROR_KINDS,
     error_event,
     failure_of,
+    from_error,
     from_status,
     kind_of_status,
     reason_of,
@@ -107,3 +108,17 @@ def test_an_error_without_a_reason_is_unknown() -> None:
 def test_a_damaged_normal_form_is_not_read_as_one(damaged: dict[str, Plain]) -> None:
     """Whoever writes the form by hand and gets it wrong still sees the reason."""
     assert reason_of(FrozenDict(damaged)) == BackendFailed(FrozenDict(damaged))
+
+
+@given(status=st.integers(0, 999), inside=st.booleans(), as_text=st.booleans())
+def test_a_status_in_an_error_is_found_however_it_is_written(
+    status: int, inside: bool, as_text: bool
+) -> None:
+    """As a number or as text, in the error or beside it."""
+    code: Plain = str(status) if as_text else status
+    error = FrozenDict({"message": "m", **({"code": code} if inside else {})})
+    said = {"error": error if inside else "m", **({} if inside else {"code": code})}
+    told = from_error("chat", FrozenDict(said))
+
+    assert told.message == "m"
+    assert told.status == (status if 400 <= status <= 599 else None)
