@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Iterator
 
@@ -67,6 +68,11 @@ class Entrance:
 def _beside(path: str, number: int) -> str:
     """Return a name in the same directory that is no longer than those of agents."""
     return os.path.join(os.path.dirname(path), f".{os.getpid()}-{number}")
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file is called as an entrance is until it takes its place."""
+    return re.fullmatch(r"\.[0-9]+-[0-9]+", name) is not None
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -99,7 +99,16 @@ class Log:
 
 def _forget_oldest(directory: Path) -> None:
     """Keep the logs of the latest incarnations of that name only."""
-    logs = sorted(directory.glob("*.log"), key=lambda log: log.lstat().st_mtime_ns)
-    for log in logs[: max(0, len(logs) - MAX_LIVES)]:
-        log.unlink()
-        log.with_suffix(".log.1").unlink(missing_ok=True)
+    # Somebody may tidy up as well: what is gone already is forgotten.
+    with contextlib.suppress(OSError):
+        found = [(_written(log), log) for log in directory.glob("*.log")]
+        for _, log in sorted(found)[: max(0, len(found) - MAX_LIVES)]:
+            log.unlink(missing_ok=True)
+            log.with_suffix(".log.1").unlink(missing_ok=True)
+
+
+def _written(log: Path) -> int:
+    try:
+        return log.lstat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -29,6 +29,7 @@ from genagentd.daemon import guardian
 from genagentd.daemon.control import Daemon
 from genagentd.daemon.notify import ServiceManager
 from genagentd.daemon.report import configure, keep_log, reopen, report, warn
+from genagentd.entrance import is_leftover
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace, check_path, listener_pid
 
@@ -191,6 +192,10 @@ def _remove_stale(places: Places) -> None:
                 f"{places.socket} is {what} and has to be the daemon's socket; remove it"
             )
         os.unlink(places.socket)
+    # Whoever was killed while it put an entrance in its place left that one beside it.
+    for path in places.run.glob(".*"):
+        if is_leftover(path.name) and path.is_socket() and not path.is_symlink():
+            path.unlink(missing_ok=True)
     # Someone may have cleaned up before us, the whole directory included.
     for path in places.agents.glob("*"):
         if path.is_symlink() or not path.is_dir():

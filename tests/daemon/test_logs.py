@@ -34,3 +34,30 @@ async def test_a_log_goes_on_whatever_was_removed(
     log.close()
     assert log.path.read_bytes() == b"b" * 60
     assert log.path.with_suffix(".log.1").read_bytes() == b"b" * 60
+
+
+async def test_a_start_outlives_whoever_tidies_up_the_logs_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was listed may be gone when it is looked at, or when it is removed."""
+    for number in range(logs.MAX_LIVES + 3):
+        (tmp_path / f"{number}.log").touch()
+    lstat, unlink = Path.lstat, Path.unlink
+
+    def looked_at(log: Path) -> os.stat_result:
+        if log.name == "0.log":
+            unlink(log, missing_ok=True)
+        return lstat(log)
+
+    def removed(log: Path, missing_ok: bool = False) -> None:
+        unlink(log, missing_ok=True)
+        unlink(log, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "lstat", looked_at)
+    monkeypatch.setattr(Path, "unlink", removed)
+    log = Log(tmp_path / "new.log")
+    log.handed_over()
+    log.close()
+
+    assert log.path.exists()
+    assert len(list(tmp_path.glob("*.log"))) == logs.MAX_LIVES

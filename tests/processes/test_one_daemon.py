@@ -103,6 +103,23 @@ def test_E008_a_stale_pid_of_a_stranger_stops_no_start_and_gets_no_signal(
         stranger.wait()
 
 
+def test_what_a_killed_daemon_left_beside_its_socket_is_removed(place: PrivateDaemon) -> None:
+    """It may be killed between a new socket and the rename that puts it in its place."""
+    left = place.run / ".4711-3"
+    kept = [place.run / ".4711-4", place.run / ".4711"]
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(left))
+    kept[0].touch()
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(kept[1]))
+
+    place.start()
+
+    assert not left.exists()
+    assert [path.exists() for path in kept] == [True, True]
+    assert place.stop() == 0
+
+
 def test_E011_strangers_with_the_same_names_are_left_alone(
     place: PrivateDaemon, daemon: PrivateDaemon, client: Client, tmp_path: Path
 ) -> None:
