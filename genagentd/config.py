@@ -99,6 +99,8 @@ def _kinds() -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(Config)}
 
 
+#: As much as the command line takes; more is a slip, and overflows clocks.
+LONGEST_MS = 1_000_000_000_000
 _ALLOWED = {
     "start_method": ("forkserver", "spawn"),
     "log_format": ("auto", "console", "json"),
@@ -120,8 +122,10 @@ def _checked(key: str, value: Any, where: str) -> Any:
         for name in value:
             _check_variable(name, f"{where}: {key}")
         return tuple(value)
-    elif type(value) is not int or value < 0:
-        raise BadConfiguration(f"{where}: {key} is a number of milliseconds, not {value!r}")
+    elif type(value) is not int or not 0 <= value <= LONGEST_MS:
+        raise BadConfiguration(
+            f"{where}: {key} is a number of milliseconds, at most {LONGEST_MS}, not {value!r}"
+        )
     return value
 
 

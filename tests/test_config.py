@@ -114,7 +114,7 @@ def test_a_named_file_wins_over_every_other(file: Path, tmp_path: Path) -> None:
         ("pass_environment = []", "did you mean pass_env?"),
         ("colour = 1", "known are grace_ms, start_method, log_format, pass_env"),
         ("[grace_ms]", "grace_ms is a number of milliseconds"),
-        ("grace_ms = -1", "grace_ms is a number of milliseconds, not -1"),
+        ("grace_ms = -1", "grace_ms is a number of milliseconds, at most 1000000000000, not -1"),
         ("grace_ms = 1.0", "not 1.0"),
         ("grace_ms = true", "not True"),
         ('grace_ms = "5"', "not '5'"),

@@ -45,6 +45,10 @@ class AgentSpec:
     may_start: bool = False
 
 
+_FOR_INSTANCE = {
+    "name": 'give the name that it is to have, such as name="a"',
+    "backend": 'give one, such as backend="echo", which needs no provider',
+}
 _FIELDS = tuple(known.name for known in dataclasses.fields(AgentSpec))
 
 
@@ -70,7 +74,7 @@ def spec_of(agent: AgentSpec | type | str | None, terms: Mapping[str, object]) -
         return agent
     for name in ("name", "backend"):
         if name not in terms:
-            raise UsageError(f"start_agent: {name} is missing")
+            raise UsageError(f"start_agent: {name} is missing; {_FOR_INSTANCE[name]}")
     unknown = terms.keys() - set(_FIELDS)
     if unknown:
         raise UsageError(f"start_agent: {_not_known(sorted(unknown))}")

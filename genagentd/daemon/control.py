@@ -8,6 +8,7 @@ Nothing here starts, stops or judges an agent.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, assert_never
 
 from genagent_protocol import answers, codec, envelopes, limits, requests, schema
@@ -388,9 +389,16 @@ class Daemon:
 
         This does not change how agents are started (`start_method`).
         """
-        self._config = config
+        waits = config.start_method != self._config.start_method
+        self._config = replace(config, start_method=self._config.start_method)
         self.shell.reconfigure(config)
-        report("config.reloaded", grace_ms=config.grace_ms, pass_env=list(config.pass_env))
+        report(
+            "config.reloaded",
+            grace_ms=config.grace_ms,
+            pass_env=list(config.pass_env),
+            log_format=config.log_format,
+            at_next_start=["start_method"] if waits else [],
+        )
 
     def renew(self) -> None:
         """Be reachable again, if somebody removed our socket's file."""

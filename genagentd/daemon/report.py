@@ -91,7 +91,10 @@ def configure(log_format: Literal["auto", "console", "json"]) -> None:
     """Set up how this process's log is written; may be called again."""
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: Any = (
-        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+        # The log is a file as well, and there nobody wants what a terminal shows as colours.
+        structlog.dev.ConsoleRenderer(colors=False)
+        if console
+        else structlog.processors.JSONRenderer()
     )
     structlog.configure(
         processors=[

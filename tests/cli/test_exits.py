@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+import genagentd.cli
 from genagent_protocol.errors import (
     CallTimeout,
     DaemonLost,
@@ -91,3 +96,23 @@ def test_the_numbers_of_a_refusal_are_in_its_details() -> None:
 
     assert details["pending_count"] == 1
     assert details["queue"] == "prompts"
+
+
+def _codes_in_the_commands() -> Iterator[str]:
+    """Yield every error code that a command writes down itself."""
+    for module in Path(genagentd.cli.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Failure", "_left"):
+                code = node.args[1]
+                if isinstance(code, ast.Constant):
+                    yield str(code.value)
+
+
+def test_every_code_that_a_command_writes_down_is_promised() -> None:
+    """A script that branches on codes has only the page to go by."""
+    page = Path(__file__).parents[2] / "docs/reference/reasons.md"
+    text = page.read_text(encoding="utf-8")
+    codes = set(_codes_in_the_commands())
+
+    assert {"usage", "timeout", "lost"} <= codes
+    assert {code for code in codes if f"`{code}`" not in text} == set()
