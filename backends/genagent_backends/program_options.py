@@ -99,6 +99,9 @@ def read_setting(
     *more_env* are variables that stand for options of the program; what the option
     `env` says about them wins.
     """
+    if twice := sorted(ENV.of(chosen).keys() & ENV_FILES.of(chosen).keys()):
+        said = f"options env and env_files both say what {twice[0]} is"
+        return refuse("conflicting_options", ENV_FILES.name, said)
     changes = {**more_env, **ENV.of(chosen)}
     surroundings = Environment(changes, ENV_FILES.of(chosen))
     try:

@@ -231,6 +231,16 @@ async def test_the_program_runs_where_it_is_told(stub: StubCli, tmp_path: Path) 
         ({"json_schema": "text"}, "invalid_option", "json_schema"),
         ({"json_schema": {"a": b"bytes"}}, "invalid_option", "json_schema"),
         ({"env_files": {"KEY": "/no/such/file"}}, "invalid_option", "env_files"),
+        (
+            {"env": {"KEY": "k"}, "env_files": {"KEY": "/etc/hostname"}},
+            "conflicting_options",
+            "env_files",
+        ),
+        (
+            {"env": {"KEY": None}, "env_files": {"KEY": "/etc/hostname"}},
+            "conflicting_options",
+            "env_files",
+        ),
         ({"env_files": {"A=B": "/etc/hostname"}}, "invalid_option", "env_files"),
         ({"env_files": {"": "/etc/hostname"}}, "invalid_option", "env_files"),
         ({"env_files": {"A\0": "/etc/hostname"}}, "invalid_option", "env_files"),
