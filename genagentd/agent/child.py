@@ -134,10 +134,16 @@ class ChildProcess:
         """Return the exit code once the process has ended."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        self._waiters.append((loop, ended))
-        # Asked after it was appended: another thread may be waking the waiters just now.
-        if self._returncode is None:
-            await ended
+        waiter = loop, ended
+        self._waiters.append(waiter)
+        try:
+            # Asked after it was appended: another thread may be waking the waiters just now.
+            if self._returncode is None:
+                await ended
+        finally:
+            # One that is tired of waiting must not be kept as long as the process lives.
+            with contextlib.suppress(ValueError):
+                self._waiters.remove(waiter)
         assert self._returncode is not None
         return self._returncode
 

@@ -289,6 +289,21 @@ async def test_an_end_can_be_awaited_from_another_loop(children: list[ChildProce
     assert await asyncio.wait_for(asyncio.to_thread(wait), DEADLINE_S) == 0
 
 
+async def test_a_wait_that_was_given_up_leaves_nothing(children: list[ChildProcess]) -> None:
+    """A process for the session lives through any number of turns, and so of waits."""
+    child = python("import sys; sys.stdin.read()", children)
+    for _ in range(3):
+        waiting = asyncio.create_task(child.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+    assert child._waiters == []
+    await child.close_stdin()
+    assert await asyncio.wait_for(child.wait(), DEADLINE_S) == 0
+    assert child._waiters == []
+
+
 async def test_a_turn_that_is_over_starts_nothing(children: list[ChildProcess]) -> None:
     """A late thread of it would leave a process that nobody ends."""
     processes = Processes()
