@@ -16,10 +16,16 @@ import pytest
 # Every run of pytest in the environment loads this module: what the fixtures need is
 # imported when one is used.
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from genagent_backends.gates import Gates
     from genagentd.client.client import Client
     from genagentd.testing.daemon import PrivateDaemon
     from genagentd.testing.heard import Heard
+
+
+#: How long each log was when the test began.
+_PRINTED: pytest.StashKey[dict[Path, int]] = pytest.StashKey()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,10 +35,14 @@ def pytest_runtest_makereport(
     """Show with a failure what the agents of the test printed."""
     report = yield
     daemon = getattr(item, "funcargs", {}).get("genagent_daemon")
-    if daemon is not None and report.failed:
-        from genagentd.testing.printed import printed_since
+    if daemon is not None:
+        from genagentd.testing.printed import lengths, printed_since
 
-        report.sections += printed_since(daemon.places.logs, call.start)
+        if call.when == "setup" and _PRINTED not in item.stash:
+            item.stash[_PRINTED] = lengths(daemon.places.logs)
+        if report.failed:
+            before = item.stash[_PRINTED]
+            report.sections += printed_since(daemon.places.logs, before)
     return report
 
 
@@ -46,11 +56,16 @@ def genagent_daemon() -> Iterator[PrivateDaemon]:
 
 
 @pytest.fixture
-def genagent_client(genagent_daemon: PrivateDaemon) -> Iterator[Client]:
+def genagent_client(
+    genagent_daemon: PrivateDaemon, request: pytest.FixtureRequest
+) -> Iterator[Client]:
     """A connected client; every agent it left is stopped."""
     from genagent_protocol.errors import Refused
     from genagentd.client.client import Client
+    from genagentd.testing.printed import lengths
 
+    # Before any other fixture of the test starts an agent with it.
+    request.node.stash[_PRINTED] = lengths(genagent_daemon.places.logs)
     with Client(genagent_daemon.run_dir) as client:
         yield client
         for row in client.list():

@@ -1,28 +1,43 @@
-"""What agents printed lately: the end of each log that was written since a moment."""
+"""What agents printed since a moment: the end of what came to each log after it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 #: How much of the end of one log is shown.
 MAX_BYTES = 8_000
 
 
-def printed_since(logs: Path, moment_s: float) -> list[tuple[str, str]]:
-    """Return a title and the text of each log below *logs* written since *moment_s*.
-
-    The oldest is first. This does not say which of several tests at a time it belongs to.
-    """
-    found = []
+def lengths(logs: Path) -> dict[Path, int]:
+    """Return how long each log below *logs* is now."""
+    found = {}
     for path in logs.glob("*/*.log"):
         try:
-            written_s = path.stat().st_mtime
-            text = path.read_bytes()
+            found[path] = path.stat().st_size
         except OSError:
             continue  # It was moved aside just now.
-        # A file system may keep coarser times than the clock tells.
-        if text and written_s >= moment_s - 1:
-            found.append((written_s, f"printed by {path.parent.name}", _end_of(text)))
+    return found
+
+
+def printed_since(logs: Path, before: Mapping[Path, int]) -> list[tuple[str, str]]:
+    """Return a title and the text of what came to each log since it was as long as *before* says.
+
+    The log that was written to first is first. This does not say which of several tests
+    at a time it belongs to.
+    """
+    found = []
+    for path, length in lengths(logs).items():
+        known = before.get(path, 0)
+        try:
+            # One that is shorter was begun anew.
+            text = path.read_bytes()[known if known <= length else 0 :]
+            written_s = path.stat().st_mtime
+        except OSError:
+            continue
+        if text:
+            life = path.stem.rpartition("-")[2]
+            found.append((written_s, f"printed by {path.parent.name} ({life})", _end_of(text)))
     return [(title, text) for _, title, text in sorted(found)]
 
 

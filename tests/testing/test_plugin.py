@@ -150,4 +150,5 @@ def test_a_failure_shows_what_the_agents_printed(tmp_path: Path) -> None:
 
     assert "1 failed, 1 passed" in done.stdout
     assert "printed by loud" in done.stdout
+    assert "printed by calm" not in done.stdout  # that was another test's agent
     assert done.stdout.count("this is the reason") >= 1
