@@ -116,6 +116,12 @@ def agent_path(agent: object, cwd: str) -> str | None:
 def _meant(module: str, name: str) -> str:
     """Return what to write instead of a module that was spelled as a file."""
     steps = module.removeprefix("./").removesuffix(".py").split("/")
+    dotted = module.removesuffix(".py")
+    if not name and all(step.isidentifier() for step in dotted.split(".")):
+        # `todo`, or `todo.Todo`: by custom a class begins with a capital, and a module does not.
+        above, _, last = dotted.rpartition(".")
+        meant = f"{above}:{last}" if above and last[:1].isupper() else f"{dotted}:CLASS"
+        return f"; write {meant}"
     if steps == [module] or not name or not all(step.isidentifier() for step in steps):
         return ""
     return f"; write {'.'.join(steps)}:{name}"

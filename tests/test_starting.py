@@ -148,3 +148,20 @@ def test_fields_that_fit_alone_and_not_together_are_refused_with_their_size() ->
 
     with pytest.raises(TooLarge, match=r"start_agent: \d+ bytes of options, env"):
         wanted(options={"a": half}, env={"A": "x" * 200})
+
+
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ("todo", "todo:CLASS"),
+        ("todo.py", "todo:CLASS"),
+        ("app.todo", "app.todo:CLASS"),
+        ("todo.Todo", "todo:Todo"),
+        ("app.todo.Todo", "app.todo:Todo"),
+        ("app/todo.py:Todo", "app.todo:Todo"),
+    ],
+)
+def test_an_agent_that_is_spelled_otherwise_is_respelled(spelled: str, meant: str) -> None:
+    """What to write is known, as far as the class is."""
+    with pytest.raises(UsageError, match=f"; write {meant}$"):
+        wanted(agent=spelled)

@@ -295,7 +295,7 @@ def read_endpoint(
         )
     model = MODEL.of(chosen)
     if model is None:
-        return refuse("invalid_option", "model", "option model must be given")
+        return refuse("invalid_option", "model", "option model must be given: model='NAME'")
     refused = check(chosen)
     if refused is not None:
         return refused

@@ -24,6 +24,7 @@ from genagent_protocol.errors import (
     UsageError,
     VersionMismatch,
 )
+from genagent_protocol.reasons import StartError
 from genagentd.socket_path import UnusablePlace
 
 OK = 0
@@ -77,14 +78,14 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
     match error:
         case StartFailed(reason=reason):
             exit_code = _START_REFUSALS.get(reason.kind, FAILED)
-            return Failure(exit_code, reason.code, message, "", _details(reason))
+            return Failure(exit_code, reason.code, message, _freed(reason, agent), _details(reason))
         case Refused(reason=reason):
             exit_code = _REFUSALS.get(reason.code, REFUSED)
             if reason.code == "not_found" and agent:
                 message = f"{command}: no agent is named {agent}"
             return Failure(exit_code, reason.code, message, _hint(reason.code), _details(reason))
         case TurnFailed(reason=reason):
-            hint = _log_hint(agent, "if code of the agent's own raised, its log says where")
+            hint = _log_hint(agent, "what code of the agent's own raised or returned is in its log")
             hint = hint if reason.code in _ITS_OWN_CODE else ""
             return Failure(FAILED, reason.code, message, hint, _details(reason))
         case FunctionFailed():
@@ -115,6 +116,13 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
 
 #: Failures whose cause may be an exception in the agent's own code, which is in its log.
 _ITS_OWN_CODE = ("pre_turn_skipped", "pre_turn_crashed", "pre_turn_invalid", "task_crashed")
+
+
+def _freed(reason: StartError, agent: str) -> str:
+    """Return what to do about a name that is taken."""
+    if reason.kind != "already_started":
+        return ""
+    return f"take another name, or free this one with: genagent stop {agent or 'NAME'}"
 
 
 def _log_hint(agent: str, why: str = "its log may say more") -> str:
