@@ -24,12 +24,9 @@ class Held(Agent[State]):
     """Shows what came of each event; SIGUSR1 lets it go, once for all."""
 
     def init_agent(self, options: Any) -> Started[State]:
-        self.released = False
-        signal.signal(signal.SIGUSR1, self._release)
+        self.released = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self.released.set)
         return Started(options, ())
-
-    def _release(self, _number: int, _frame: object) -> None:
-        self.released = True
 
     async def handle_event(self, event: Any, state: State) -> NoReply[State]:
         if not isinstance(event, Mapping):
@@ -39,8 +36,7 @@ class Held(Agent[State]):
             assert found is not None
             self.context.peers.monitor(found)
             return NoReply((*state, "watching"))
-        while not self.released:
-            await asyncio.sleep(0.005)
+        await self.released.wait()
         return NoReply((*state, await self._done(event["do"])))
 
     async def _done(self, wanted: str) -> str:
