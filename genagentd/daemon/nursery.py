@@ -33,7 +33,7 @@ class Born(NamedTuple):
 
 
 def tend(orders: Descriptor) -> NoReturn:
-    """Fork a newborn for each order that arrives, until the daemon is gone."""
+    """Hand each order that arrives to a newborn, until the daemon is gone."""
     kernel.die_with_parent()
     # Ctrl-C is for the daemon, which ends us when it has no more use for us.
     os.setsid()
@@ -56,7 +56,10 @@ class Nursery:
         self._waiting: Waiting | None = None
 
     def bear(self, order: bytes, descriptors: list[int]) -> bytes:
-        """Carry *order* out, have another newborn wait, and return the answer."""
+        """Carry *order* out, have another newborn wait, and return the answer.
+
+        The descriptors are closed. This does not say that the newborn lives.
+        """
         try:
             announced = self._hand_over(order, descriptors)
         except ConnectionError:
