@@ -247,6 +247,25 @@ def test_the_daemons_own_log_is_moved_aside_before_it_fills_the_disk(
         place.cleanup()
 
 
+def test_a_reload_names_what_waits_for_the_next_start(tmp_path: Path, nothing_left: None) -> None:
+    """Whoever edits the file finds out what counts now; a log that is a file has no colours."""
+    config = tmp_path / "config.toml"
+    config.write_text("")
+    place = PrivateDaemon(environment={"GENAGENT_CONFIG": str(config)})
+    try:
+        place.start()
+        config.write_text('start_method = "spawn"\nlog_format = "console"\n')
+        place.signal(signal.SIGHUP)
+        until(lambda: "config.reloaded" in place.log, "it says so")
+        [said] = [line for line in place.log.splitlines() if "config.reloaded" in line]
+        assert "at_next_start=['start_method']" in said
+        assert "log_format=console" in said
+        assert "\x1b" not in place.log
+    finally:
+        place.stop()
+        place.cleanup()
+
+
 def _listens(path: str) -> bool:
     try:
         probe(path)
