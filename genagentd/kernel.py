@@ -33,6 +33,9 @@ _CLONE = {
 }
 _CLONE_PARENT = 0x8000
 
+#: How many users a namespace holds that leaves out nobody.
+_ALL_USERS = 2**32 - 1
+
 #: What a process may open that may open as many as it likes.
 _UNLIMITED = 1_048_576
 
@@ -200,6 +203,23 @@ def user_of(pid: int) -> int | None:
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def outside_user() -> int | None:
+    """Return whom the files of users outside of our user namespace seem to belong to.
+
+    None if every user is inside. Where root itself is outside, as in a sandbox, the whole
+    system seems to belong to that one.
+    """
+    try:
+        with open("/proc/self/uid_map", "rb") as file:
+            inside = sum(int(line.split()[2]) for line in file)
+        if inside >= _ALL_USERS:
+            return None
+        with open("/proc/sys/kernel/overflowuid", "rb") as file:
+            return int(file.read())
+    except FileNotFoundError:
         return None
 
 

@@ -1,7 +1,8 @@
 """Where things are: the runtime directory, its sockets, lock and logs.
 
 The runtime directory is private (0700) and ours, or it is refused: whoever could
-write there could plant a socket. What we did not create is never changed.
+write there, or in a directory above, could plant a socket. What we did not create is
+never changed.
 `GENAGENT_RUN_DIR` chooses it; then the logs live in it too, unless
 `GENAGENT_STATE_DIR` says otherwise.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import BootId, Incarnation
+from genagentd import kernel
 from genagentd.socket_path import UnusablePlace, check_path
 
 _DAEMON_LOG = "genagentd.log"
@@ -177,12 +179,14 @@ def make_private(directory: Path) -> None:
     This does not change a directory that is there already, not even its mode.
 
     Raises:
-        UnusablePlace: it is a link, not a directory, someone else's, open to others, in a
-            directory where others could replace it, or cannot be made.
+        UnusablePlace: it is a link, not a directory, someone else's, open to others, below a
+            directory in which others could replace it, or cannot be made.
     """
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _check_parent(directory.parent)
+        # Nothing is made below what is refused; and whoever was faster than us is seen, too.
+        _check_way(next(level for level in directory.parents if level.exists()))
+        make_all(directory.parent)
+        _check_way(directory.parent)
         _make(directory)
         found = directory.lstat()
     except OSError as error:
@@ -218,17 +222,55 @@ def _make(directory: Path) -> None:
     directory.chmod(0o700)
 
 
-def _check_parent(parent: Path) -> None:
-    """Refuse a parent whose writers could put something else in our directory's place."""
-    found = parent.stat()
-    if found.st_mode & stat.S_ISVTX or not found.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
-        return
+def make_all(directory: Path) -> None:
+    """Create *directory* and whatever is missing above it, each with mode 0700 for any umask.
+
+    This does not look at what is there already.
+
+    Raises:
+        OSError: one of them cannot be made.
+    """
+    missing = [level for level in (directory, *directory.parents) if not level.exists()]
+    for level in reversed(missing):
+        _make(level)
+
+
+def _check_way(directory: Path) -> None:
+    """Refuse a way to *directory* on which others could put something else in our place.
+
+    That is every level from the root, and from there again where a link leads. Raises OSError
+    if it leads nowhere.
+    """
+    directory.stat()  # Once it leads somewhere, no link on it turns in a circle.
+    trusted = _trusted()
+    for level in [*reversed(directory.parents), directory]:
+        found = level.lstat()
+        if found.st_uid not in trusted:
+            raise UnusablePlace(
+                f"{level} belongs to uid {found.st_uid}, who could replace what is ours below it; "
+                f"{_OTHER}"
+            )
+        if stat.S_ISLNK(found.st_mode):
+            _check_way(level.parent / level.readlink())
+        elif _is_open(found):
+            raise UnusablePlace(
+                f"others may write in {level} and could replace what is ours there; take that "
+                f"away from them (chmod o-w,g-w), or {_OTHER}"
+            )
+
+
+def _trusted() -> set[int | None]:
+    """Return the users that may own what is above ours: who could replace it in any case."""
+    return {0, os.getuid(), os.stat("/").st_uid, kernel.outside_user()}
+
+
+def _is_open(found: os.stat_result) -> bool:
+    """Whether others may rename or remove what is not theirs in that directory."""
+    if found.st_mode & stat.S_ISVTX:
+        return False
     # A group that is ours alone, as many systems give to every user, is no stranger.
-    if found.st_mode & stat.S_IWOTH or found.st_gid not in (0, os.getgid()):
-        raise UnusablePlace(
-            f"others may write in {parent} and could replace what is ours there; take that away "
-            "from them (chmod o-w,g-w), or choose another directory with GENAGENT_RUN_DIR"
-        )
+    stranger = found.st_gid not in (0, os.getgid())
+    return bool(found.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if stranger else 0)))
 
 
 def open_log(path: Path) -> int:

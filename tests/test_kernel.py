@@ -12,6 +12,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -350,3 +351,17 @@ def test_an_architecture_without_a_number_is_said(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(OSError, match=r"clone\(2\) has no known number on vax"):
         kernel.fork_beside()
+
+
+def test_whoever_is_outside_of_the_user_namespace_is_known() -> None:
+    """Inside, what belongs to the system belongs to that one, and root is nobody there."""
+    shown = "from genagentd import kernel\nprint(kernel.outside_user())\n"
+    here = kernel.outside_user()
+    if here is not None:
+        assert here == int(Path("/proc/sys/kernel/overflowuid").read_text())
+    inside = subprocess.run(
+        ["unshare", "--user", sys.executable, "-c", shown], capture_output=True, text=True
+    )
+    if inside.returncode:
+        pytest.skip("this user may not make a user namespace (unshare --user)")
+    assert inside.stdout.strip() == Path("/proc/sys/kernel/overflowuid").read_text().strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from genagent_protocol.codec import name_key
 from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
+from genagentd import kernel
 from genagentd.paths import Places, directory_name, make_private, places, socket_in
 from genagentd.socket_path import UnusablePlace
 from support.plain_values import plain, texts
 
+STRANGER = 65_534
 INCARNATION = Incarnation(BootId("0123456789abcdef"), 7)
 
 
@@ -230,6 +233,95 @@ def test_nothing_is_made_where_others_could_replace_it(tmp_path: Path) -> None:
         make_private(tmp_path / "run")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def _open(level: Path) -> None:
+    level.chmod(0o777)
+
+
+def _shared(level: Path) -> None:
+    os.chown(level, -1, STRANGER)
+    level.chmod(0o2775)
+
+
+def _foreign(level: Path) -> None:
+    os.chown(level, STRANGER, -1)
+
+
+def _foreign_link(level: Path) -> None:
+    """Everybody may make one in /tmp, and lead it elsewhere later."""
+    moved = level.with_name("moved")
+    level.rename(moved)
+    level.symlink_to(moved)
+    os.chown(level, STRANGER, -1, follow_symlinks=False)
+
+
+def _link_through(level: Path) -> None:
+    between = level.with_name("between")
+    between.mkdir()
+    level.rename(between / "moved")
+    level.symlink_to(between / "moved")
+    between.chmod(0o777)
+
+
+@pytest.mark.parametrize("above", range(4))
+@pytest.mark.parametrize("kind", [_open, _shared, _foreign, _foreign_link, _link_through])
+def test_at_no_level_could_somebody_else_replace_it(
+    tmp_path: Path, kind: Callable[[Path], None], above: int
+) -> None:
+    """Whoever may rename a directory far above puts one of his own in its place."""
+    if os.getuid() != 0 and kind is not _open and kind is not _link_through:
+        pytest.skip("only root can give directories away")
+    tmp_path.chmod(0o755)
+    levels = [tmp_path / "/".join("abcd"[: depth + 1]) for depth in range(4)]
+    levels[-1].mkdir(parents=True)
+    kind(levels[above])
+
+    for run in (levels[-1] / "run", levels[-1] / "new" / "run"):
+        with pytest.raises(UnusablePlace, match=r"could replace what is ours.*GENAGENT_RUN_DIR"):
+            make_private(run)
+
+    assert list(levels[-1].iterdir()) == []
+
+
+def test_where_everybody_may_write_only_what_is_their_own_a_level_is_no_danger(
+    tmp_path: Path,
+) -> None:
+    """`/tmp` is such a one, and so is what a link of ours leads through."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (tmp_path / "link").symlink_to(shared)
+
+    make_private(tmp_path / "link" / "mine" / "run")
+
+    assert mode_of(shared / "mine" / "run") == 0o700
+
+
+def test_in_a_sandbox_what_the_system_owns_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There root is outside, and `/usr` or `/home` seem to be nobody's."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give directories away")
+    os.chown(tmp_path, STRANGER, -1)
+    monkeypatch.setattr(kernel, "outside_user", lambda: STRANGER)
+
+    make_private(tmp_path / "run")
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o777])
+def test_every_level_that_is_made_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    """The last one alone would be private, and anybody could move what is above it."""
+    tmp_path.chmod(0o755)
+    before = os.umask(umask)
+    try:
+        make_private(tmp_path / "a" / "b" / "run")
+    finally:
+        os.umask(before)
+
+    made = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "run"]
+    assert [mode_of(level) for level in made] == [0o700] * 3
 
 
 @pytest.mark.parametrize("variable", ["GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR"])

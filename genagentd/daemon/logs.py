@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from genagentd.daemon.children import enlarge
-from genagentd.paths import open_log
+from genagentd.paths import make_all, open_log
 from genagentd.socket_path import UnusablePlace
 
 #: The size at which a log is moved aside; two of them are kept.
@@ -31,7 +31,7 @@ class Log:
     """The log of one incarnation. Its file exists from the start, so that it can be named."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_all(path.parent)
         self.path = path
         self._file = open_log(path)
         _forget_oldest(path.parent)
@@ -69,7 +69,7 @@ class Log:
 
     def _move_aside(self) -> None:
         # Somebody may have removed it, or its directory: then there is nothing to keep.
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_all(self.path.parent)
         with contextlib.suppress(FileNotFoundError):
             os.replace(self.path, self.path.with_suffix(".log.1"))
         new = open_log(self.path)

@@ -10,6 +10,7 @@ import pytest
 
 from genagentd.daemon import logs
 from genagentd.daemon.logs import Log
+from genagentd.paths import make_private
 
 
 @pytest.mark.parametrize("removed", ["nothing", "file", "directory"])
@@ -34,6 +35,23 @@ async def test_a_log_goes_on_whatever_was_removed(
     log.close()
     assert log.path.read_bytes() == b"b" * 60
     assert log.path.with_suffix(".log.1").read_bytes() == b"b" * 60
+
+
+async def test_a_directory_of_logs_that_was_removed_is_made_anew_as_private_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next daemon refuses one that others may look into."""
+    monkeypatch.setattr(logs, "MAX_BYTES", 1)
+    log = Log(tmp_path / "logs" / "a" / "x.log")
+    make_private(tmp_path / "logs")
+
+    shutil.rmtree(tmp_path / "logs")
+    os.write(log.write_fd, b"more than fits")
+    log.handed_over()
+    log.close()
+
+    make_private(tmp_path / "logs")
+    make_private(tmp_path / "logs" / "a")
 
 
 async def test_a_start_outlives_whoever_tidies_up_the_logs_at_the_same_time(
