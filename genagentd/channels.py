@@ -1,10 +1,9 @@
-"""ZeroMQ as this product uses it: one socket is one connection, and nothing is resent.
+"""Ends of connections: one socket is one connection, and nothing is resent.
 
 A `Listener` binds and hears many peers; a `Connection` reaches one. Both live in an
 asyncio loop by their file descriptor, which is edge-triggered: read until nothing is
 left, at most a share of it a loop turn, and look again after every send. A
-`BlockingConnection` is the same for code without a loop. Every message is two
-frames, `[header, body]`, and comes with the kernel's word on who sent it.
+`BlockingConnection` is the same for code without a loop.
 
 No connection ever reconnects: a peer that is gone is gone, what it had sent is read
 to the end, and then, once, `on_gone` is called.
@@ -14,160 +13,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
-import zmq
-
-from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import NotReachable
-from genagentd.arrivals import Message, OnMessage, Peer
+from genagentd.arrivals import Message, OnMessage
 from genagentd.connections import Connections
 from genagentd.entrance import Entrance
 from genagentd.gate import Gate
-from genagentd.socket_path import check_path, probe
+from genagentd.socket_path import check_path, peer_of, probe
+from genagentd.sockets import Event, News, Side, Socket
 
 #: Messages taken from one socket before the loop gets its turn again.
 BATCH = 256
 #: And at most for so long: what one peer says may be dear to hear.
 SLICE_S = 0.002
 _ALL = 2**62
-#: For ever, to libzmq: a value of 0 or less would discard what was received and not read.
-_NEVER_MS = 86_400_000
-#: How many of our sockets one process may hold (three for each agent, in the daemon).
-_MAX_SOCKETS = 65_000
-#: As many as a process needs that has one connection; a table for more costs it 1 MiB.
-FEW_SOCKETS = 16
-
-
-_contexts: dict[int, zmq.Context[zmq.Socket[bytes]]] = {}
-
-
-def hold_few() -> None:
-    """Make this process's context one for few sockets, and start its threads.
-
-    Call it before the first socket.
-    """
-    _make_context(FEW_SOCKETS)
-    _prepare(zmq.ROUTER).close()
-
-
-def _make_context(max_sockets: int) -> None:
-    made: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    made.set(zmq.MAX_SOCKETS, max_sockets)
-    _contexts[os.getpid()] = made
-
-
-def _context() -> zmq.Context[zmq.Socket[bytes]]:
-    """Return this process's ZeroMQ context; a forked child never gets its parent's."""
-    pid = os.getpid()
-    if pid not in _contexts:
-        _make_context(_MAX_SOCKETS)
-    return _contexts[pid]
-
-
-def end_context() -> None:
-    """End this process's context: waits until what was sent with a linger has left."""
-    context = _contexts.pop(os.getpid(), None)
-    if context is not None:
-        context.term()
-
-
-@contextlib.contextmanager
-def _errors_of_the_system() -> Iterator[None]:
-    """Raise what libzmq could not get from the kernel as the `OSError` it is."""
-    try:
-        yield
-    except zmq.ZMQError as error:
-        raise OSError(error.errno, error.strerror) from error
-
-
-def _prepare(kind: int) -> zmq.Socket[bytes]:
-    with _errors_of_the_system():
-        made = _context().socket(kind)
-    made.set(zmq.LINGER, 0)
-    made.set(zmq.IMMEDIATE, 0)
-    made.set(zmq.RECONNECT_IVL, _NEVER_MS)
-    made.set(zmq.RCVHWM, 0)
-    made.set(zmq.SNDHWM, 0)
-    made.set(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
-    if kind == zmq.ROUTER:
-        made.set(zmq.ROUTER_MANDATORY, 1)
-    return made
-
-
-def _messages(source: zmq.Socket[bytes], *, routed: bool, most: int) -> Iterator[Message | None]:
-    """Yield what waits on *source*, at most *most*; None stands for frames that are no message."""
-    for _ in range(most):
-        try:
-            frames = source.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return
-        yield _message(frames, routed=routed)
-
-
-def _message(frames: list[zmq.Frame], *, routed: bool) -> Message | None:
-    if len(frames) != (3 if routed else 2):
-        return None
-    header, body = frames[-2], frames[-1]
-    return Message(
-        bytes(frames[0].buffer) if routed else b"",
-        int(header.get(zmq.SRCFD)),
-        _peer(header),
-        bytes(header.buffer),
-        bytes(body.buffer),
-    )
-
-
-def _peer(frame: zmq.Frame) -> Peer:
-    _, uid, gid, pid = str(frame.get("Peer-Address")).rsplit(":", 3)
-    return Peer(int(uid), int(gid), int(pid))
-
-
-class _Event(NamedTuple):
-    kind: int
-    fd: int
-    endpoint: str
-
-
-class _Monitor:
-    """The connection events of one socket, in order."""
-
-    def __init__(self, watched: zmq.Socket[bytes], events: int) -> None:
-        self._watched = watched
-        try:
-            with _errors_of_the_system():
-                self.pair = watched.get_monitor_socket(events)
-        except OSError:
-            watched.close(0)
-            raise
-        self.pair.set(zmq.LINGER, 0)
-
-    def events(self) -> Iterator[_Event]:
-        with contextlib.suppress(zmq.Again):
-            while True:
-                frames = self.pair.recv_multipart(zmq.NOBLOCK)
-                kind = int.from_bytes(frames[0][:2], "little")
-                fd = int.from_bytes(frames[0][2:6], "little", signed=True)
-                yield _Event(kind, fd, os.fsdecode(frames[1]))
-
-    def close(self) -> None:
-        self._watched.disable_monitor()
-        self.pair.close(0)
 
 
 class _Looped:
     """What a socket needs to live in an asyncio loop."""
 
-    def __init__(self, kind: int, on_message: OnMessage, events: int) -> None:
+    def __init__(self, side: Side, on_message: OnMessage, news: News) -> None:
         self._loop = asyncio.get_running_loop()
-        self._socket = made = _prepare(kind)
-        self._routed = kind == zmq.ROUTER
+        self._socket = Socket(side, news)
         self._on_message = on_message
-        self._monitor = _Monitor(made, events)
         self._scheduled = False
         #: Connections that ended, and whose last messages may still wait to be read.
         self._gone: list[int] = []
@@ -176,9 +46,9 @@ class _Looped:
         self.behind_since: float | None = None
         #: Messages that were not two frames; counted, dropped, and the connection lives.
         self.bad_frames = 0
-        self._fds = (int(made.get(zmq.FD)), int(self._monitor.pair.get(zmq.FD)))
-        self._loop.add_reader(self._fds[0], self._read)
-        self._loop.add_reader(self._fds[1], self._watch)
+        messages, events = self._socket.descriptors
+        self._loop.add_reader(messages, self._read)
+        self._loop.add_reader(events, self._watch)
         self._look_again()
 
     def _look_again(self) -> None:
@@ -219,7 +89,7 @@ class _Looped:
         """Hand over one turn's share of what has arrived; True when there may be more."""
         until = time.monotonic() + SLICE_S
         taken = 0
-        for message in _messages(self._socket, routed=self._routed, most=BATCH):
+        for message in self._socket.messages(BATCH):
             taken += 1
             if message is None:
                 self.bad_frames += 1
@@ -240,8 +110,8 @@ class _Looped:
     def _watch(self) -> None:
         if self.closed:
             return
-        for event in self._monitor.events():
-            if event.kind == zmq.EVENT_DISCONNECTED:
+        for event in self._socket.news():
+            if event.kind == News.ENDED:
                 self._gone.append(self._ended(event))
                 self._look_again()
             else:
@@ -253,89 +123,61 @@ class _Looped:
         """Ask anew: whoever was just told something may have closed the socket."""
         return self.closed
 
-    def _begun(self, event: _Event) -> None:
+    def _begun(self, event: Event) -> None:
         raise NotImplementedError
 
-    def _ended(self, event: _Event) -> int:
+    def _ended(self, event: Event) -> int:
         """Return the number of the connection that ended."""
         raise NotImplementedError
 
     def _tell_gone(self, connection: int) -> None:
         raise NotImplementedError
 
-    def _send(self, frames: list[bytes]) -> None:
-        # Copied: without, pyzmq starts a thread of its own for large frames.
-        self._socket.send_multipart(frames, zmq.NOBLOCK)
+    def _send(self, *frames: bytes) -> bool:
+        sent = self._socket.send(*frames)
         # Sending may have swallowed the edge that announced something to read.
-        if not self._scheduled and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
+        if not self._scheduled and self._socket.has_messages():
             self._look_again()
+        return sent
 
     def close(self, linger_ms: int = 0) -> None:
         """Close the socket; with a linger, what was sent has that long to leave."""
         if self.closed:
             return
         self.closed = True
-        for fd in self._fds:
+        for fd in self._socket.descriptors:
             self._loop.remove_reader(fd)
-        self._monitor.close()
         self._socket.close(linger_ms)
 
 
-class Listener(_Looped):
+class Bound(_Looped):
     """A bound socket that hears many peers and knows when one of them is gone.
 
     `on_gone(route)` is called once for each connection that a message came by, after
-    the last one; `on_crowd(free)` when peers have to wait, because too few descriptors
-    are free.
+    the last one. Whoever comes to an `Entrance` that it accepts from is let in at once.
     """
 
-    def __init__(
-        self,
-        path: str,
-        on_message: OnMessage,
-        on_gone: Callable[[bytes], None],
-        on_crowd: Callable[[int], None] = lambda _free: None,
-        *,
-        cautious: bool = False,
-    ) -> None:
-        """Bind; *cautious*, if descriptors go elsewhere and nobody tells `gate.recounted`.
+    def __init__(self, path: str, on_message: OnMessage, on_gone: Callable[[bytes], None]) -> None:
+        """Nobody can come yet.
 
         Raises:
             UsageError: the path is too long.
-            OSError: the directory, or what this process may open, does not allow it.
+            OSError: this process may open no more.
         """
         check_path(path)
         self.path = path
         self._on_gone = on_gone
         self._connections = Connections()
-        super().__init__(zmq.ROUTER, on_message, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
-        try:
-            self.gate = Gate(
-                path, self._accept_from, self._leave, self._watch, on_crowd, cautious=cautious
-            )
-        except OSError:
-            super().close()
-            raise
+        super().__init__(Side.MANY, on_message, News.ACCEPTED | News.ENDED)
 
-    def _accept_from(self, entrance: Entrance) -> None:
-        with _errors_of_the_system():
-            self._socket.set(zmq.USE_FD, entrance.fd)
-            self._socket.bind(entrance.endpoint)
+    def accept_from(self, entrance: Entrance) -> None:
+        """Let in whoever comes there; its descriptor is ours from now on."""
+        self._socket.accept_from(entrance.fd, entrance.name)
 
-    def _leave(self, entrance: Entrance) -> None:
-        self._socket.unbind(entrance.endpoint)
-
-    def close(self, linger_ms: int = 0) -> None:
-        """Close the socket; with a linger, what was sent has that long to leave."""
-        self.gate.close()
-        super().close(linger_ms)
-
-    def _begun(self, event: _Event) -> None:
+    def _begun(self, event: Event) -> None:
         self._connections.accepted(event.fd)
-        self.gate.accepted(event.endpoint)
 
-    def _ended(self, event: _Event) -> int:
-        self.gate.ended(event.endpoint)
+    def _ended(self, event: Event) -> int:
         return self._connections.ended(event.fd)
 
     def _hear(self, message: Message) -> None:
@@ -355,15 +197,50 @@ class Listener(_Looped):
 
     def send(self, route: bytes, header: bytes, body: bytes) -> bool:
         """Send to one peer; False when it is gone, and then nothing was sent."""
-        if self.closed:
-            return False
+        return not self.closed and self._send(route, header, body)
+
+
+class Listener(Bound):
+    """One that lets people in through a `Gate`, only while there are descriptors for them.
+
+    `on_crowd(free)` is called when peers have to wait, because too few are free.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        on_message: OnMessage,
+        on_gone: Callable[[bytes], None],
+        on_crowd: Callable[[int], None] = lambda _free: None,
+    ) -> None:
+        """Be reachable at *path*.
+
+        Raises:
+            UsageError: the path is too long.
+            OSError: the directory, or what this process may open, does not allow it.
+        """
+        super().__init__(path, on_message, on_gone)
         try:
-            self._send([route, header, body])
-        except zmq.ZMQError as error:
-            if error.errno in (errno.EHOSTUNREACH, errno.EAGAIN):
-                return False
+            self.gate = Gate(path, self.accept_from, self._leave, self._watch, on_crowd)
+        except OSError:
+            super().close()
             raise
-        return True
+
+    def _leave(self, entrance: Entrance) -> None:
+        self._socket.leave(entrance.name)
+
+    def _begun(self, event: Event) -> None:
+        super()._begun(event)
+        self.gate.accepted(event.name)
+
+    def _ended(self, event: Event) -> int:
+        self.gate.ended(event.name)
+        return super()._ended(event)
+
+    def close(self, linger_ms: int = 0) -> None:
+        """Close the socket; with a linger, what was sent has that long to leave."""
+        self.gate.close()
+        super().close(linger_ms)
 
 
 class Connection(_Looped):
@@ -391,16 +268,25 @@ class Connection(_Looped):
         self._on_open = on_open
         self._on_gone = on_gone
         self.open = False
+        #: Who listens there, by the kernel's word; 0 while that is not known.
+        self.listener_pid = 0
         super().__init__(
-            zmq.DEALER, on_message, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+            Side.ONE,
+            on_message,
+            News.CONNECTED | News.OPEN | News.ENDED,
         )
-        self._socket.connect(f"ipc://{path}")
+        self._socket.connect(path)
 
-    def _begun(self, event: _Event) -> None:  # noqa: ARG002  # there is only one peer
+    def _begun(self, event: Event) -> None:
+        if event.kind == News.CONNECTED:
+            # If it is over by now, the descriptor may be closed, or be something else's.
+            with contextlib.suppress(OSError):
+                self.listener_pid, _ = peer_of(event.fd)
+            return
         self.open = True
         self._on_open()
 
-    def _ended(self, event: _Event) -> int:
+    def _ended(self, event: Event) -> int:
         self.open = False
         return event.fd
 
@@ -411,12 +297,7 @@ class Connection(_Looped):
         """Send; False when there is no live connection, and then nothing was sent."""
         if not self.open or self.closed:
             return False
-        self._send([header, body])
-        return True
-
-
-#: ZeroMQ keeps the milliseconds of a poll in an int.
-_MAX_POLL_MS = 2**30
+        return self._send(header, body)
 
 
 class BlockingConnection:
@@ -432,22 +313,19 @@ class BlockingConnection:
             NotReachable: nothing listens there, or it did not answer in time.
         """
         probe(path, timeout_ms)
-        self._socket = _prepare(zmq.DEALER)
-        self._monitor = _Monitor(
-            self._socket, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        )
+        self._socket = Socket(Side.ONE, News.OPEN | News.ENDED)
         self.bad_frames = 0
         self.open = False
         self.closed = False
         #: What becomes readable when `take` may find something. Edge-triggered: wait for
         #: them only after `take`, and take again after every send.
-        self.descriptors = (int(self._socket.get(zmq.FD)), int(self._monitor.pair.get(zmq.FD)))
-        self._socket.connect(f"ipc://{path}")
+        self.descriptors = self._socket.descriptors
+        self._socket.connect(path)
         self._shake_hands(path, timeout_ms)
 
     def _shake_hands(self, path: str, timeout_ms: int) -> None:
         # The daemon does not speak first, so the only news can be the handshake.
-        if self._monitor.pair.poll(min(timeout_ms, _MAX_POLL_MS)):
+        if self._socket.has_news(timeout_ms):
             self._watch()
         if not self.open:
             self.close()
@@ -458,15 +336,14 @@ class BlockingConnection:
 
     def _watch(self) -> None:
         """Take the news: the handshake, and once, that the peer is gone."""
-        for event in self._monitor.events():
-            self.open = event.kind == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        for event in self._socket.news():
+            self.open = event.kind == News.OPEN
 
     def send(self, header: bytes, body: bytes) -> bool:
         """Send; False when there is no live connection, and then nothing was sent."""
         if not self.open or self.closed:
             return False
-        self._socket.send_multipart([header, body], zmq.NOBLOCK)
-        return True
+        return self._socket.send(header, body)
 
     def take(self, on_message: OnMessage) -> bool:
         """Hand over all that has arrived, without waiting; True if it was anything.
@@ -476,10 +353,10 @@ class BlockingConnection:
         """
         if self.closed:
             return False
-        if int(self._monitor.pair.get(zmq.EVENTS)) & zmq.POLLIN:
+        if self._socket.has_news():
             self._watch()
         took = False
-        for message in _messages(self._socket, routed=False, most=_ALL):
+        for message in self._socket.messages(_ALL):
             took = True
             if message is None:
                 self.bad_frames += 1
@@ -493,5 +370,4 @@ class BlockingConnection:
             return
         self.closed = True
         self.open = False
-        self._monitor.close()
         self._socket.close(linger_ms)

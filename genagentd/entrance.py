@@ -49,11 +49,6 @@ class Entrance:
             #: The listening socket; whoever takes it over closes it.
             self.fd = made.detach()
 
-    @property
-    def endpoint(self) -> str:
-        """Its name to ZeroMQ."""
-        return f"ipc://{self.name}"
-
     def is_there(self) -> bool:
         """Whether who connects to the path comes to this one."""
         return _identity(self.path) == self._identity

@@ -49,16 +49,13 @@ class Gate:
         leave: Callable[[Entrance], None],
         hear_news: Callable[[], None],
         on_crowd: Callable[[int], None],
-        *,
-        cautious: bool = False,
     ) -> None:
         """Be reachable at *path*.
 
         `accept_from` has whoever waits at an entrance let in, and owns its socket from then
         on; `leave` closes that and every connection that came by it. `hear_news` tells what
         was accepted and ended meanwhile. `on_crowd` gets the number of free descriptors
-        when somebody begins to wait. Who is *cautious* lets nobody in at once, however much
-        room there is: for a process whose descriptors go where nobody tells us.
+        when somebody begins to wait.
 
         Raises:
             OSError: the directory, or what this process may open, does not allow it.
@@ -70,7 +67,6 @@ class Gate:
         self._on_crowd = on_crowd
         #: Hears why no other entrance could be made when one was wanted; once, until one could.
         self.on_blocked: Callable[[OSError], None] = lambda _error: None
-        self._cautious = cautious
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
         self._front: Entrance | None = None
@@ -95,9 +91,9 @@ class Gate:
         """Whether who connects to the path comes to us."""
         return self._front is not None and self._front.is_there()
 
-    def accepted(self, endpoint: str) -> None:
+    def accepted(self, name: str) -> None:
         """Somebody was let in by that entrance."""
-        self._inside[endpoint] += 1
+        self._inside[name] += 1
         self._uncounted += 1
         if self._front is None or not self._wide_open:
             return
@@ -119,11 +115,11 @@ class Gate:
             self._retry_later()
         self._retire_later(front)
 
-    def ended(self, endpoint: str) -> None:
+    def ended(self, name: str) -> None:
         """A connection by that entrance is over."""
-        self._inside[endpoint] -= 1
-        if self._inside[endpoint] == 0:
-            retired = self._retired.pop(endpoint, None)
+        self._inside[name] -= 1
+        if self._inside[name] == 0:
+            retired = self._retired.pop(name, None)
             if retired is not None:
                 self._retire_later(retired)
 
@@ -163,7 +159,7 @@ class Gate:
         Raises:
             OSError: it could not be made, and the one that was there still is.
         """
-        roomy = free > ROOMY and not self._cautious
+        roomy = free > ROOMY
         front = Entrance(self._path, next(self._numbers), BACKLOG if roomy else PORTION - 1)
         self._front, self._wide_open = front, roomy
         if roomy:
@@ -231,8 +227,8 @@ class Gate:
         self._hear_news()
         waiting = select.poll()
         waiting.register(entrance.fd, select.POLLIN)
-        if self._inside[entrance.endpoint] > 0:
-            self._retired[entrance.endpoint] = entrance
+        if self._inside[entrance.name] > 0:
+            self._retired[entrance.name] = entrance
         elif waiting.poll(0) or entrance.is_there():
             # Somebody may have put the file back that was another one's before.
             self._retire_later(entrance)
@@ -240,5 +236,5 @@ class Gate:
             # Who is no longer waiting may be let in, and the news of it be on its way.
             self._loop.call_later(RETIRED_S, self._retire, entrance, True)
         else:
-            del self._inside[entrance.endpoint]
+            del self._inside[entrance.name]
             self._leave(entrance)

@@ -20,11 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genagent_protocol.plain import FrozenDict, Plain
-from genagent_protocol.refs import BootId, Incarnation
-from genagentd import kernel
+from genagent_protocol.refs import Incarnation
+from genagentd import kernel, socket_path
 from genagentd.socket_path import UnusablePlace, check_path
 
 _DAEMON_LOG = "genagentd.log"
+#: The largest pid that Linux gives, and a tick in thirty years without a restart.
+_LAST_PID, _LAST_TICK = 4_194_304, 10**11
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,14 @@ class Places:
         """What handles say about where their process lives: host and runtime directory."""
         return f"{socket.gethostname()}:{self.run}"
 
-    def agent_socket(self, incarnation: Incarnation, attempt: int = 0) -> str:
-        """Where one life of an agent is reached; no other life, or launch of it, uses that path."""
-        again = f".{attempt}" if attempt else ""
-        return str(self.agents / f"{incarnation}{again}.sock")
+    def agent_socket(self, pid: int, started_ticks: int) -> str:
+        """Where one life of an agent is found by the daemon; no other life uses that path."""
+        return socket_path.of_agent(str(self.agents), pid, started_ticks)
 
     @property
     def longest_socket(self) -> str:
         """A path as long as any that `agent_socket` returns in the life of one daemon."""
-        return self.agent_socket(Incarnation(BootId("0" * 16), 10**9), attempt=9)
+        return self.agent_socket(_LAST_PID, _LAST_TICK)
 
     def agent_log(self, name: Plain, incarnation: Incarnation) -> Path:
         """Where standard output and error of one life of an agent go."""

@@ -66,26 +66,36 @@ def probe(path: str, within_ms: int = 0) -> None:
         _check_owner(tried, path)
 
 
+def of_agent(directory: str, pid: int, started_ticks: int) -> str:
+    """Return where exactly that process is found, if it becomes an agent."""
+    return os.path.join(directory, f"{pid}-{started_ticks}.sock")
+
+
 def listener_pid(path: str) -> int | None:
     """Return the pid of the process that listens at *path*, by the kernel's word, or None."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         try:
             asked.connect(path)
-            pid, _ = _peer(asked)
+            pid, _ = peer_of(asked.fileno())
         except OSError:
             return None
     return pid
 
 
-def _peer(connected: socket.socket) -> tuple[int, int]:
-    """Return pid and uid of who called `listen` on the other side."""
-    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+def peer_of(fd: int) -> tuple[int, int]:
+    """Return pid and uid of who called `listen` on the other side of a connection.
+
+    Raises:
+        OSError: it is none.
+    """
+    with socket.socket(fileno=os.dup(fd)) as connected:
+        raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", raw)
     return pid, uid
 
 
 def _check_owner(connected: socket.socket, path: str) -> None:
-    _, uid = _peer(connected)
+    _, uid = peer_of(connected.fileno())
     # Root is trusted, and may look after the daemons of others.
     if uid not in (0, os.getuid()) and os.getuid() != 0:
         raise NotReachable(

@@ -10,9 +10,8 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-import zmq
 
-from genagentd import channels, kernel
+from genagentd import kernel, sockets
 from support.daemons import PrivateDaemon, living_below, zombies_below
 from support.figures import Figures, Report, length_of, trial
 from support.waiting import until
@@ -57,7 +56,7 @@ def _descriptors() -> dict[int, str]:
 @pytest.fixture(scope="session")
 def wire() -> None:
     """Have this process's ZeroMQ context; it stays open, and its descriptors are no test's leak."""
-    channels._context().socket(zmq.DEALER).close(0)
+    sockets.Socket(sockets.Side.ONE, sockets.News.ENDED).close(0)
 
 
 @pytest.fixture

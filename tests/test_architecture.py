@@ -20,7 +20,7 @@ PACKAGES = ("genagentd", "genagent_protocol", "genagent_backends")
 
 #: Which file alone may import a library. RPC schemas are the one room of several files.
 SINGLE_IMPORTERS = {
-    "zmq": {"genagentd.channels"},
+    "zmq": {"genagentd.sockets"},
     "msgpack": {"genagent_protocol.codec"},
     "multiprocess": {"genagentd.daemon.starter"},
     "structlog": {"genagentd.daemon.report"},

@@ -16,7 +16,7 @@ import zmq
 
 from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import NotReachable, UsageError
-from genagentd import channels, gate, kernel, socket_path
+from genagentd import gate, kernel, socket_path, sockets
 from genagentd.arrivals import Message
 from genagentd.channels import BATCH, BlockingConnection, Connection, Listener
 from genagentd.connections import Connections
@@ -632,15 +632,15 @@ async def test_closing_twice_is_harmless(wires: Wires) -> None:
 async def test_what_was_sent_with_a_linger_leaves_before_the_context_ends(wires: Wires) -> None:
     """A one-shot cast exits at once, and its message must not die with it."""
     ear, mouth = await wires.pair()
-    theirs = channels._contexts
-    channels._contexts = {}
+    theirs = sockets._contexts
+    sockets._contexts = {}
     try:
         second = await wires.mouth().opened()
         second.connection.send(b"", b"a cast")
         second.connection.close(linger_ms=10_000)
-        await asyncio.to_thread(channels.end_context)
+        await asyncio.to_thread(sockets.end_context)
     finally:
-        channels._contexts = theirs
+        sockets._contexts = theirs
 
     await until(lambda: ear.messages, "it arrived")
     assert ear.bodies == [b"a cast"]
@@ -649,12 +649,12 @@ async def test_what_was_sent_with_a_linger_leaves_before_the_context_ends(wires:
 
 def test_ending_a_context_that_was_never_used_is_nothing() -> None:
     """Programs end it at exit without asking whether they ever connected."""
-    theirs = channels._contexts
-    channels._contexts = {}
+    theirs = sockets._contexts
+    sockets._contexts = {}
     try:
-        channels.end_context()
+        sockets.end_context()
     finally:
-        channels._contexts = theirs
+        sockets._contexts = theirs
 
 
 def test_a_connection_needs_a_running_loop(wires: Wires) -> None:

@@ -39,14 +39,14 @@ class Inside:
     def _accept_from(self, entrance: Entrance) -> None:
         assert self.free >= LEAST
         assert self.free > ROOMY or not entrance.is_there()
-        self.given[entrance.endpoint] = socket.socket(fileno=entrance.fd)
+        self.given[entrance.name] = socket.socket(fileno=entrance.fd)
         self.last = entrance
 
     def _leave(self, entrance: Entrance) -> None:
-        assert not [endpoint for endpoint, _ in self.came if endpoint == entrance.endpoint]
+        assert not [endpoint for endpoint, _ in self.came if endpoint == entrance.name]
         if entrance is self.last:
             self.last = None  # Its number may be another file's from now on.
-        self.given.pop(entrance.endpoint).close()
+        self.given.pop(entrance.name).close()
 
     @property
     def wide_open(self) -> bool:
@@ -315,22 +315,6 @@ async def test_a_file_that_cannot_be_made_again_is_tried_again(house: House) -> 
     await _turns()
 
     assert _way_in(house) == WIDE
-
-
-async def test_who_is_cautious_lets_nobody_in_at_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """An agent's own code may take any number of descriptors, and tells nobody."""
-    monkeypatch.chdir(tmp_path)
-    given: list[Entrance] = []
-    made = Gate(
-        "s", given.append, lambda _entrance: None, lambda: None, lambda _free: None, cautious=True
-    )
-
-    assert kernel.free_descriptors() > ROOMY
-    assert made.reachable
-    assert not given
-    made.close()
 
 
 def test_an_entrance_that_cannot_take_its_place_leaves_nothing(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_the_chosen_directory_holds_everything() -> None:
 
     assert found == Places(Path("/x/run"), Path("/x/run"))
     assert found.socket == "/x/run/genagentd.sock"
-    assert found.agent_socket(INCARNATION) == "/x/run/a/0123456789abcdef-7.sock"
+    assert found.agent_socket(7, 70) == "/x/run/a/7-70.sock"
     assert found.agent_log("reviewer", INCARNATION) == Path(
         "/x/run/logs/reviewer/0123456789abcdef-7.log"
     )
@@ -118,11 +118,12 @@ def test_the_chosen_directory_holds_everything() -> None:
     assert found.daemon_log.parent == found.logs
 
 
-def test_no_two_launches_of_a_life_share_a_socket() -> None:
-    """A helper that died over a launch may still have bound it."""
+def test_no_two_processes_are_found_at_one_place() -> None:
+    """A pid is given again, and the file of who had it before may still be there."""
     found = Places(Path("/x"), Path("/x"))
 
-    assert len({found.agent_socket(INCARNATION, attempt) for attempt in range(3)}) == 3
+    assert len({found.agent_socket(7, ticks) for ticks in range(3)}) == 3
+    assert len(found.longest_socket) >= len(found.agent_socket(2**22, 2**32))
 
 
 def test_logs_may_live_elsewhere() -> None:

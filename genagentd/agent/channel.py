@@ -1,4 +1,4 @@
-"""The agent's one connection: it binds, the daemon connects, and nobody else is heard.
+"""The agent's one connection: it can be found until the daemon has come, and by nobody else.
 
 The daemon is the process that is our parent, by the kernel's word on every frame;
 its first frame fixes the connection. When that is gone it never comes back.
@@ -13,7 +13,7 @@ from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import Header, decode_header
 from genagentd.agent import forked
 from genagentd.arrivals import Message
-from genagentd.channels import Listener
+from genagentd.rendezvous import Rendezvous
 
 
 class Channel:
@@ -26,6 +26,12 @@ class Channel:
         on_lost: Callable[[], None],
         daemon_pid: int,
     ) -> None:
+        """Be there for the daemon.
+
+        Raises:
+            UsageError: the path is too long.
+            OSError: the directory, or what this process may open, does not allow it.
+        """
         self.on_frame = on_frame
         self._on_lost = on_lost
         self._daemon_pid = daemon_pid
@@ -33,7 +39,11 @@ class Channel:
         self.lost = False
         #: Frames of strangers, and frames without a header that could be read.
         self.bad_frames = 0
-        self._listener = Listener(path, self._heard, self._gone, cautious=True)
+        self._rendezvous = Rendezvous(path, self._heard, self._gone)
+
+    def is_there(self) -> bool:
+        """Whether the daemon finds us at the path."""
+        return self._rendezvous.is_there()
 
     def _heard(self, message: Message) -> None:
         peer = message.peer
@@ -42,6 +52,7 @@ class Channel:
             return
         if self._route is None:
             self._route = message.route
+            self._rendezvous.met()
         try:
             header = decode_header(message.header)
         except RemoteWireError:
@@ -59,8 +70,8 @@ class Channel:
         """Send to the daemon; False when it is gone, and then nothing was sent."""
         # The connection is the agent's: what a child of it writes here is nobody's word.
         forked.leave()
-        return self._route is not None and self._listener.send(self._route, header, body)
+        return self._route is not None and self._rendezvous.send(self._route, header, body)
 
     def close(self, linger_ms: int) -> None:
-        """Close; what was sent has *linger_ms* to leave, unless the daemon is gone."""
-        self._listener.close(0 if self.lost else linger_ms)
+        """Close; what was said has *linger_ms* to leave, unless the daemon is gone."""
+        self._rendezvous.close(0 if self.lost else linger_ms)

@@ -1,6 +1,6 @@
 """The agent process from its first line of ours to its exit code.
 
-It binds its socket, says so on the pipe, and becomes somebody only with the daemon's
+It can be found before it is anybody, and becomes somebody only with the daemon's
 hello. It says `Ready` or why it cannot start; its last word is why it exits, and
 what it said has two seconds to leave before the process ends. If what drives it ends in
 any other way, the process ends too, with a status and a line: it is never deaf.
@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from genagent_protocol.envelopes import (
@@ -32,7 +32,7 @@ from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Calls
 from genagentd.agent.channel import Channel
 from genagentd.agent.context import Context
-from genagentd.agent.inbox import Frame, Inbox, Item
+from genagentd.agent.inbox import Frame, Inbox
 from genagentd.agent.mail import Mail
 from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
@@ -42,7 +42,7 @@ from genagentd.agent.processes import Processes
 from genagentd.agent.sessions import Sessions
 from genagentd.agent.shell import Shell
 from genagentd.agent.sweep import reap_adopted
-from genagentd.channels import end_context, hold_few
+from genagentd.sockets import end_context, hold_few
 
 #: How long what was said last has to leave.
 LINGER_MS = 2_000
@@ -61,23 +61,40 @@ ORDERLY = frozenset({"normal", "shutdown"})
 REGISTRY_LOST = ExitReason("registry_lost")
 
 
-def prepare() -> None:
-    """Do what any agent has to do and needs to know nothing for, in its own process."""
-    hold_few()
+class Beginning:
+    """What any agent has and needs to know nothing for: a loop, and a life that can be found."""
+
+    def __init__(self, socket_path: str) -> None:
+        """Make this process one that becomes an agent; nobody finds it yet."""
+        hold_few()
+        forked.begin()
+        self.loop = asyncio.SelectorEventLoop(forked.Selector())
+        self.loop.set_exception_handler(_complain)
+        # Whoever ends below us may be one that we adopted; the agent's own are its own business.
+        self.loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
+        self.life = Life(socket_path, os.getppid())
+
+    def be_found(self) -> None:
+        """Be there for the daemon; again, if somebody removed the file.
+
+        Raises:
+            OSError: the directory, or what this process may open, does not allow it.
+        """
+        if not self.life.is_there():
+            self.loop.run_until_complete(self.life.listen())
+
+    def give_up(self) -> None:
+        """Be there no longer; this process does not become an agent."""
+        self.life.close()
 
 
-def main(socket_path: str, pipe_fd: int) -> int:
+def main(beginning: Beginning) -> int:
     """Live one life and return its exit status; the caller ends the process with it."""
     log.hold()
-    forked.begin()
-    loop = asyncio.SelectorEventLoop(forked.Selector())
-    loop.set_exception_handler(_complain)
+    loop, life = beginning.loop, beginning.life
     asyncio.set_event_loop(loop)
-    life = Life(socket_path, os.getppid())
-    # Whoever ends below us may be one that we adopted; the agent's own are its own business.
-    loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
     try:
-        status = _driven(loop, life.live(pipe_fd))
+        status = _driven(loop, life.live())
         end_context()
     except BaseException as error:  # noqa: BLE001  # a bug of ours, whatever it is that came through
         forked.leave(error)
@@ -132,26 +149,32 @@ class Life:
         self._alarm = alarm
         self._refs = OwnRefs()
         self._inbox: Inbox
-        self._processes: Processes
         self._channel: Channel | None = None
 
-    async def live(self, pipe_fd: int) -> int:
-        """Return the exit status, when everything is over and said."""
+    def is_there(self) -> bool:
+        """Whether the daemon finds it."""
+        return self._channel is not None and self._channel.is_there()
+
+    async def listen(self) -> None:
+        """Be there for the daemon, whose first word is awaited from now on.
+
+        Raises:
+            OSError: the directory, or what this process may open, does not allow it.
+        """
+        self.close()
         self._inbox = Inbox()
-        self._processes = Processes()
-        channel = self._channel = Channel(self._path, self._keep, self._orphaned, self._daemon_pid)
-        os.write(pipe_fd, b"ready\n")
-        os.close(pipe_fd)
-        status = await self._be_somebody(await self._hello(), channel.send)
+        self._channel = Channel(self._path, self._keep, self._orphaned, self._daemon_pid)
+
+    async def live(self) -> int:
+        """Return the exit status, when everything is over and said; it listens already."""
+        assert self._channel is not None
+        status = await self._be_somebody(await self._hello(), self._channel.send)
         self.close()
         return status
 
-    async def rehearse(self, hello: AgentHello, heard: Iterable[Item]) -> int:
-        """Live as *hello* says, without a channel, and hear that; return the exit status."""
+    async def begin(self, hello: AgentHello) -> int:
+        """Live as *hello* says, without a channel; nothing is ever heard or said."""
         self._inbox = Inbox()
-        self._processes = Processes()
-        for item in heard:
-            self._inbox.put(item)
         return await self._be_somebody(hello, lambda _header, _body: True)
 
     async def _be_somebody(self, hello: AgentHello, send: Callable[[bytes, bytes], bool]) -> int:
@@ -191,6 +214,8 @@ class Life:
             # Not by assignment: an agent may be a frozen dataclass.
             object.__setattr__(agent, "context", context)
 
+        # Before any code of the agent's runs: what that starts is its own.
+        processes = Processes()
         opened = await open_agent(hello.start, introduce)
         if isinstance(opened, StartError):
             outgoing.say(DAEMON, StartRefused(error=opened))
@@ -202,7 +227,7 @@ class Life:
             self._inbox,
             outgoing,
             mail,
-            self._processes,
+            processes,
             self._refs,
         )
         reason = await shell.run()

@@ -1,10 +1,9 @@
-"""The last module the helper imports: what agents share is not touched again.
+"""The last thing the helper does before it has agents born: what they share is not touched again.
 
 The backends that come with the product are imported here once, for all agents; those
 of other packages are not, for they may start threads, which no fork survives.
 Freezing the heap keeps a collection in an agent from writing to every shared page, and
-filling it keeps what an agent makes from being strewn over them. Importing this anywhere
-else would be a mistake.
+filling it keeps what an agent makes from being strewn over them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import gc
 import importlib
 
-from genagentd import kernel
 from genagentd.agent.loading import installed_backends
 from genagentd.agent.rehearsal import rehearse
 
@@ -23,6 +21,10 @@ _BYTES_OVERHEAD = 33
 _SIDE_BY_SIDE = 16
 #: Another allocator may have no such order; then this does no good, and ends.
 _MOST_OF_ONE_SIZE = 10_000
+
+
+#: What fills the gaps.
+_kept: list[bytes] = []
 
 
 def _import_our_backends() -> None:
@@ -50,9 +52,10 @@ def _fillers() -> list[bytes]:
     return made
 
 
-kernel.die_with_parent()
-_import_our_backends()
-rehearse()
-gc.collect()
-_kept = _fillers()
-gc.freeze()
+def share(directory: str) -> None:
+    """Have all that agents may share, for good; *directory* is where they will be found."""
+    _import_our_backends()
+    rehearse(directory)
+    gc.collect()
+    _kept.extend(_fillers())
+    gc.freeze()

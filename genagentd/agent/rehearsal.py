@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any
+import os
+from collections.abc import Iterator
 
 from genagent_protocol import codec
-from genagent_protocol.envelopes import AgentHello, Ping, Ready, ToDaemon
+from genagent_protocol.envelopes import AgentHello, Ping, StopAsked, ToDaemon
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
 from genagent_protocol.reasons import NORMAL
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.requests import StartAgent
-from genagent_protocol.turns.inputs import StopRequested
-from genagentd.agent import incoming
+from genagentd.agent import forked, incoming
 from genagentd.agent.entry import Life
-from genagentd.agent.inbox import Frame, Item
+from genagentd.arrivals import Message
+from genagentd.channels import Connection
+from genagentd.socket_path import of_agent
+from genagentd.sockets import end_context, hold_few
 
 #: The interpreter specialises what ran eight times, and then what it meets.
 LIVES = 12
@@ -34,22 +36,49 @@ _HELLO = AgentHello(
     place="",
     start=StartAgent(name="rehearsal", agent=None, backend="echo"),
 )
+_HEADER = encode_header(Header(kind="batch", to="", sender=DAEMON))
 
 
-def rehearse() -> None:
-    """Live as a plain agent from hello to end, a few times.
+def rehearse(directory: str) -> None:
+    """Live as a plain agent that is found in *directory*, from hello to end, a few times.
+
+    Where nobody can be found, nothing is rehearsed: agents start a little later then.
 
     Raises:
         RuntimeError: such a life did not end well, which no agent's would then.
     """
-    frame = encode_header(Header(kind="ping", to="", sender=DAEMON)), codec.encode(Ping(call=0))
-    for _ in range(LIVES):
-        heard: list[Item] = [Frame(decode_header(frame[0]), frame[1]), StopRequested(NORMAL)]
-        with _loop() as loop, contextlib.redirect_stderr(io.StringIO()):
-            status = loop.run_until_complete(_life(heard))
-        if status != 0:
-            raise RuntimeError(f"a rehearsed life ended with status {status}")
-        codec.decode(ToDaemon, codec.encode(Ready()))
+    hold_few()
+    try:
+        for _ in range(LIVES):
+            with _loop() as loop, contextlib.redirect_stderr(io.StringIO()):
+                status = loop.run_until_complete(_one_life(of_agent(directory, os.getpid(), 0)))
+            if status != 0:
+                raise RuntimeError(f"a rehearsed life ended with status {status}")
+    except OSError:
+        return
+    finally:
+        # With its threads: whoever is forked from here has none of them.
+        end_context()
+
+
+async def _one_life(path: str) -> int:
+    """Be an agent and its daemon, at both ends of one channel; return the exit status."""
+    agent, opened = Life(path, os.getpid()), asyncio.Event()
+    await agent.listen()
+    living = asyncio.ensure_future(agent.live())
+    daemon = Connection(path, _hear, opened.set, lambda: None)
+    try:
+        await opened.wait()
+        for said in (_HELLO, Ping(call=0), StopAsked(reason=NORMAL)):
+            daemon.send(_HEADER, codec.encode(said))
+        return await living
+    finally:
+        daemon.close()
+
+
+def _hear(message: Message) -> None:
+    decode_header(message.header)
+    codec.decode(ToDaemon, message.body)
 
 
 def begin_once() -> None:
@@ -63,7 +92,9 @@ def begin_once() -> None:
 
 
 async def _begun() -> None:
-    life = asyncio.ensure_future(_life([]))
+    hello = incoming.opened(decode_header(_HEADER), codec.encode(_HELLO))
+    assert isinstance(hello, AgentHello)
+    life = asyncio.ensure_future(Life("", 0).begin(hello))
     for _ in range(BEGINNING):
         await asyncio.sleep(0)
     life.cancel()
@@ -71,15 +102,9 @@ async def _begun() -> None:
         await life
 
 
-def _life(heard: Iterable[Item]) -> Coroutine[Any, Any, int]:
-    hello = incoming.opened(Header("", "", DAEMON), codec.encode(_HELLO))
-    assert isinstance(hello, AgentHello)
-    return Life("", 0).rehearse(hello, heard)
-
-
 @contextlib.contextmanager
 def _loop() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
+    loop = asyncio.SelectorEventLoop(forked.Selector())
     try:
         yield loop
     finally:

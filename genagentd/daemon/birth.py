@@ -3,12 +3,12 @@
 The helper forks it as a sibling: the daemon is its real parent from the first moment
 on, so its exit status is true, and its death signal fires when the daemon dies. It does
 all that needs to know nothing, lives one life that nobody hears, and waits at its cradle
-for the order that says who it is to be. The helper announces its pid with that order;
-once the launch is over, whoever is not announced, known, waiting or the helper is an
-orphan.
+for the order that says who it is to be; it can be found by the daemon by then. The helper
+announces its pid with that order; once the launch is over, whoever is not announced,
+known, waiting or the helper is an orphan.
 
 Said on the pipe: `pid N`, by the helper and by the agent, whoever comes first; then by
-the agent `ready`, when it can be connected to.
+the agent `ready`: it can be connected to.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from types import FrameType
 from typing import NoReturn, Protocol
 
 from genagentd import kernel
+from genagentd.socket_path import of_agent
 
 #: The agent's first module and what it tries out before, by name: the daemon imports neither.
 ENTRY = "genagentd.agent.entry"
@@ -63,7 +64,6 @@ class Newborn:
     """Everything a newborn needs."""
 
     daemon: int
-    socket: str
     cwd: str
     environ: dict[str, str]
     pipe: Descriptor
@@ -82,7 +82,7 @@ def write_order(newborn: Newborn) -> tuple[bytes, list[int]]:
     """
     variables = [f"{name}={value}" for name, value in newborn.environ.items()]
     # None of it can hold a NUL, and so nothing grows on its way.
-    fields = [str(newborn.daemon), newborn.socket, newborn.cwd, *variables]
+    fields = [str(newborn.daemon), newborn.cwd, *variables]
     order = os.fsencode("\0".join(fields))
     if order.count(b"\0") != len(fields) - 1:
         raise BadOrder("no variable holds a NUL character")
@@ -96,17 +96,17 @@ def write_order(newborn: Newborn) -> tuple[bytes, list[int]]:
 
 def read_order(order: bytes, descriptors: list[int]) -> Newborn:
     """Return the newborn that an order describes, with the descriptors as they arrived."""
-    daemon, path, cwd, *variables = os.fsdecode(order).split("\0")
+    daemon, cwd, *variables = os.fsdecode(order).split("\0")
     environ = dict(variable.split("=", 1) for variable in variables)
     pipe, log = map(Descriptor, descriptors)
-    return Newborn(int(daemon), path, cwd, environ, pipe, log)
+    return Newborn(int(daemon), cwd, environ, pipe, log)
 
 
 class Waiting:
     """A newborn that is to become whoever the first order says, and ends if none comes."""
 
-    def __init__(self) -> None:
-        """Fork it, a child of our parent's.
+    def __init__(self, directory: str) -> None:
+        """Fork it, a child of our parent's, who finds it in *directory*.
 
         Raises:
             OSError: no process could be started.
@@ -118,7 +118,7 @@ class Waiting:
             with cradle:
                 self.pid = kernel.fork_beside()
                 if self.pid == 0:
-                    _live(cradle)
+                    _live(cradle, directory)
         except OSError:
             ours.close()
             raise
@@ -142,23 +142,31 @@ def _announce(pipe: int, pid: int) -> None:
     os.write(pipe, b"pid %d\n" % pid)
 
 
-def be_born_and_leave(newborn: Newborn) -> NoReturn:
+def be_born_and_leave(newborn: Newborn, directory: str) -> NoReturn:
     """Run in a process that was started for this one birth."""
-    os._exit(0 if Waiting().become(*write_order(newborn)) else 1)
+    os._exit(0 if Waiting(directory).become(*write_order(newborn)) else 1)
 
 
-def _live(cradle: socket.socket) -> NoReturn:
+def _live(cradle: socket.socket, directory: str) -> NoReturn:
     code = 1
     try:
         _settle(cradle)
         entry = importlib.import_module(ENTRY)
-        entry.prepare()
+        pid = os.getpid()
+        beginning = entry.Beginning(of_agent(directory, pid, kernel.started_ticks(pid)))
+        # The daemon makes the directory anew, if it has to, before there is an order.
+        with contextlib.suppress(OSError):
+            beginning.be_found()
         importlib.import_module(REHEARSAL).begin_once()
         newborn = _wait(cradle)
-        # The helper says it too, perhaps only after our `ready`.
-        _announce(newborn.pipe.fd, os.getpid())
+        if newborn is None:
+            # The helper is gone, and another one has newborns of its own.
+            beginning.give_up()
+            os._exit(0)
+        beginning.be_found()
+        _tell(newborn.pipe.fd)
         _become(newborn)
-        code = entry.main(newborn.socket, newborn.pipe.fd)
+        code = entry.main(beginning)
     except BaseException:  # noqa: BLE001  # this is the top of a process: its log gets the rest
         # The agent's code may have closed the streams, or put something of its own there.
         with contextlib.suppress(BaseException):
@@ -167,13 +175,19 @@ def _live(cradle: socket.socket) -> NoReturn:
         _leave(code)
 
 
-def _wait(cradle: socket.socket) -> Newborn:
-    """Return who we are to be, once somebody is wanted."""
+def _wait(cradle: socket.socket) -> Newborn | None:
+    """Return who we are to be, once somebody is wanted; None if nobody ever will be."""
     with cradle:
         text, descriptors, _, _ = socket.recv_fds(cradle, MAX_ORDER_BYTES, 2)
-    if not text:
-        os._exit(0)  # The helper is gone, and another one has newborns of its own.
-    return read_order(text, descriptors)
+    return read_order(text, descriptors) if text else None
+
+
+def _tell(pipe: int) -> None:
+    """Say that we are there, and leave the pipe."""
+    # The helper says the pid too, perhaps only after our `ready`.
+    _announce(pipe, os.getpid())
+    os.write(pipe, b"ready\n")
+    os.close(pipe)
 
 
 def _leave(code: int) -> NoReturn:

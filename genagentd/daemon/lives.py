@@ -32,7 +32,7 @@ from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.environment import agent_environment
 from genagentd.paths import Places, make_private
-from genagentd.socket_path import UnusablePlace, listener_pid
+from genagentd.socket_path import UnusablePlace
 
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
@@ -78,9 +78,8 @@ class Life:
         self._watched: Watched | None = None
         self._port: Port | None = None
         self._launching = True
-        self._socket = ""
-        #: Every path that an attempt to launch it may have bound.
-        self._sockets: list[str] = []
+        #: Whether its channel was ever open.
+        self._greeted = False
         self._drained = False
         self._disposed = False
 
@@ -141,13 +140,11 @@ class Life:
     async def _try_to_launch(self, cwd: str, log: Log) -> None:
         """Launch until a newborn was announced: a helper that died over one is replaced.
 
-        Each attempt has a pipe and a socket of its own, so that a newborn of an
-        attempt that was given up can say nothing and meet nobody.
+        Each attempt has a pipe of its own, so that a newborn of an attempt that was
+        given up can say nothing, and meets nobody.
         """
         for attempt in range(LAUNCH_ATTEMPTS):
             pipe = self._pipe = BirthPipe(self._announced, self._bound, self._pipe_ended)
-            self._socket = self._around.places.agent_socket(self.incarnation, attempt)
-            self._sockets.append(self._socket)
             try:
                 await self._around.starter.launch(
                     self._newborn(cwd, pipe, log), LAUNCH_TIMEOUT_S * 2**attempt
@@ -165,7 +162,6 @@ class Life:
     def _newborn(self, cwd: str, pipe: BirthPipe, log: Log) -> Newborn:
         return Newborn(
             daemon=os.getpid(),
-            socket=self._socket,
             cwd=cwd,
             environ=agent_environment(
                 self._around.config.pass_env, _text_environment(self.start.env)
@@ -216,32 +212,37 @@ class Life:
     def _bound(self) -> None:
         if self._watched is None:
             return
-        listener = listener_pid(self._socket)
-        if listener != self._watched.pid:
-            error = f"{self._socket} is held by process {listener}, not by the agent"
-            self._around.feed(inputs.ChannelFailed(self.incarnation, _exhausted(error)))
-            return
-        self._connect(self._socket, self._watched.pid)
-
-    def _connect(self, path: str, pid: int) -> None:
-        port = Port(self.incarnation, self.start.name, pid)
+        port = Port(self.incarnation, self.start.name, self._watched.pid)
         board = self._around.switchboard
         try:
             port.connection = Connection(
-                path,
+                self._place_of(self._watched),
                 lambda message: board.hear_agent(port, message),
                 self._open,
                 self._channel_ended,
             )
         except OSError as error:
-            failed = _exhausted(f"no channel could be opened: {error}")
-            self._around.feed(inputs.ChannelFailed(self.incarnation, failed))
+            self._channel_failed(f"no channel could be opened: {error}")
             return
         self._port = port
 
+    def _place_of(self, watched: Watched) -> str:
+        return self._around.places.agent_socket(watched.pid, watched.started_ticks)
+
+    def _channel_failed(self, why: str) -> None:
+        self._around.feed(inputs.ChannelFailed(self.incarnation, _exhausted(why)))
+
     def _open(self) -> None:
         assert self._port is not None
+        assert self._port.connection is not None
         self._around.allowance.settled(self.incarnation)
+        if self._drained:
+            return
+        listener = self._port.connection.listener_pid
+        if listener != self._port.pid:
+            self._channel_failed(f"process {listener} is where the agent was to be found")
+            return
+        self._greeted = True
         board = self._around.switchboard
         board.open_port(self._port)
         hello = AgentHello(
@@ -286,7 +287,8 @@ class Life:
         self._around.feed(
             inputs.ProcessExited(incarnation=self.incarnation, status=status, now_ms=now_ms())
         )
-        if self._port is None or self._port.connection is None:
+        if not self._greeted:
+            # It was told nothing, and so it has said nothing.
             self.drained(held=False)
 
     def kill(self) -> None:
@@ -301,8 +303,9 @@ class Life:
         self._disposed = True
         # Each of them is done, whatever another one raises; the last one that is put here first.
         with contextlib.ExitStack() as left:
-            for path in self._sockets:
-                left.callback(_remove, path)
+            if self._watched is not None:
+                # If it ended before it was found; otherwise the agent removed it itself.
+                left.callback(_remove, self._place_of(self._watched))
             if self._log is not None:
                 left.callback(self._log.close)
             if self._port is not None:

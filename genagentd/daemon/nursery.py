@@ -17,10 +17,10 @@ import socket
 from typing import NamedTuple, NoReturn
 
 from genagentd import kernel
-from genagentd.daemon.birth import ENTRY, MAX_ORDER_BYTES, Descriptor, Waiting
+from genagentd.daemon.birth import MAX_ORDER_BYTES, Descriptor, Waiting
 
-#: What agents share. The last one freezes the heap.
-PRELOADED = (ENTRY, "genagentd.agent.preload")
+#: What prepares all that agents share, by name: the daemon imports none of it.
+PRELOAD = "genagentd.agent.preload"
 #: The most an answer takes.
 MAX_ANSWER_BYTES = 64
 
@@ -32,15 +32,17 @@ class Born(NamedTuple):
     waiting: int | None
 
 
-def tend(orders: Descriptor) -> NoReturn:
-    """Hand each order that arrives to a newborn, until the daemon is gone."""
+def tend(orders: Descriptor, directory: str) -> NoReturn:
+    """Hand each order that arrives to a newborn, until the daemon is gone.
+
+    Newborns are found in *directory*.
+    """
     kernel.die_with_parent()
     # Ctrl-C is for the daemon, which ends us when it has no more use for us.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for module in PRELOADED:
-        importlib.import_module(module)
-    nursery = Nursery()
+    importlib.import_module(PRELOAD).share(directory)
+    nursery = Nursery(directory)
     with socket.socket(fileno=orders.fd) as channel:
         while True:
             text, descriptors, _, _ = socket.recv_fds(channel, MAX_ORDER_BYTES, 2)
@@ -52,7 +54,8 @@ def tend(orders: Descriptor) -> NoReturn:
 class Nursery:
     """Holds the newborn that waits, if there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
         self._waiting: Waiting | None = None
 
     def bear(self, order: bytes, descriptors: list[int]) -> bytes:
@@ -71,7 +74,7 @@ class Nursery:
                 os.close(fd)
         # Without one, the next order has its newborn forked, or says why that cannot be.
         with contextlib.suppress(OSError):
-            self._waiting = Waiting()
+            self._waiting = Waiting(self._directory)
         return b"%d %d" % (announced, 0 if self._waiting is None else self._waiting.pid)
 
     def _hand_over(self, order: bytes, descriptors: list[int]) -> bool:
@@ -80,7 +83,7 @@ class Nursery:
             # It may have been killed while it waited; that costs no start.
             with contextlib.suppress(ConnectionError):
                 return waiting.become(order, descriptors)
-        return Waiting().become(order, descriptors)
+        return Waiting(self._directory).become(order, descriptors)
 
 
 def read_answer(answer: bytes) -> Born:

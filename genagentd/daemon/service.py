@@ -23,7 +23,7 @@ from typing import Any
 
 from genagent_protocol.errors import GenAgentError
 from genagent_protocol.refs import BootId
-from genagentd import channels, kernel
+from genagentd import kernel, sockets
 from genagentd.config import BadConfiguration, Config
 from genagentd.daemon import guardian
 from genagentd.daemon.control import Daemon
@@ -78,7 +78,7 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         configure(config.log_format)
         kernel.adopt_orphans()
         code = asyncio.run(_run(places, config, reload))
-        channels.end_context()
+        sockets.end_context()
         if _is_at(places.lock, lock):
             with contextlib.suppress(UnusablePlace):
                 _remove_stale(places)

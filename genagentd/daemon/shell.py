@@ -63,7 +63,9 @@ class Shell:
         self._starting: dict[Caller, Life] = {}
         self._launches: set[asyncio.Task[None]] = set()
         self._deadlines = deadlines.Deadlines(self._deadline_passed)
-        self._starter = Starter(config.start_method, agent_environment(config.pass_env, {}))
+        self._starter = Starter(
+            config.start_method, agent_environment(config.pass_env, {}), str(places.agents)
+        )
         self._orphans = Orphans(self._known, self._starter.owns)
         self._starter.on_launched = self._orphans.sweep_soon
         self._around = Surroundings(

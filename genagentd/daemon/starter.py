@@ -21,6 +21,7 @@ from multiprocess import reduction, resource_tracker
 
 from genagentd import kernel
 from genagentd.daemon import birth, nursery
+from genagentd.socket_path import of_agent
 
 #: How long the helper may take for one launch before it is replaced, at first.
 LAUNCH_TIMEOUT_S = 5.0
@@ -37,9 +38,13 @@ class LaunchLost(Exception):
 class Starter:
     """Launches newborns, one at a time."""
 
-    def __init__(self, method: StartMethod, environ: Mapping[str, str]) -> None:
-        """Start children by *method*; *environ* is all that `/proc` will show of theirs."""
+    def __init__(self, method: StartMethod, environ: Mapping[str, str], directory: str) -> None:
+        """Start children by *method*, which are found in *directory*.
+
+        *environ* is all that `/proc` will show of theirs.
+        """
         self._environ = environ
+        self._directory = directory
         self._context = multiprocess.get_context("spawn")
         self._uses_helper = method == "forkserver"
         self._turn = asyncio.Lock()
@@ -91,7 +96,7 @@ class Starter:
             raise LaunchLost("a newborn was given up before it was announced")
 
     async def _spawn(self, newborn: birth.Newborn) -> None:
-        self._midwife = self._start(birth.be_born_and_leave, newborn)
+        self._midwife = self._start(birth.be_born_and_leave, newborn, self._directory)
         try:
             await _end_of(self._midwife.pid)
         finally:
@@ -118,7 +123,9 @@ class Starter:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, birth.SOCKET_BYTES)
             ours.setblocking(False)
             with theirs:
-                process = self._start(nursery.tend, birth.Descriptor(theirs.fileno()))
+                process = self._start(
+                    nursery.tend, birth.Descriptor(theirs.fileno()), self._directory
+                )
             self._helper = _Helper(process, ours)
         return self._helper
 
@@ -146,6 +153,7 @@ class Starter:
         if helper is None:
             return
         if helper.waiting is not None and not _lives(helper.waiting):
+            _remove_place_of(helper.waiting, self._directory)
             helper.waiting = None
         if not helper.alive and not self._turn.locked():
             self._end_helper()
@@ -196,6 +204,13 @@ class _Helper:
 def _lives(pid: int) -> bool:
     found = kernel.stat(pid)
     return found is not None and found.state != "Z"
+
+
+def _remove_place_of(pid: int, directory: str) -> None:
+    """Remove the file at which a newborn of ours was to be found."""
+    # Nobody else has that pid: it is our child, and was not reaped yet.
+    with contextlib.suppress(OSError):
+        os.unlink(of_agent(directory, pid, kernel.started_ticks(pid)))
 
 
 async def _end_of(pid: int) -> None:

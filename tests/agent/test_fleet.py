@@ -8,8 +8,8 @@ import pytest
 
 from genagent_protocol.errors import Refused
 from genagent_protocol.plain import Plain
-from genagentd.channels import end_context
 from genagentd.client.client import Client
+from genagentd.sockets import end_context
 from support.daemons import PrivateDaemon
 from support.fleet import HERE
 from support.waiting import until

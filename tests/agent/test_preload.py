@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 #: Says in how many places new blocks of all small sizes do not lie side by side.
 _COUNT = """
-import genagentd.agent.preload
+import sys
+from genagentd.agent.preload import share
+share(sys.argv[1])
 strewn = 0
 for block in range(48, 513, 16):
     made = [bytes(block - 33) for _ in range(12)]
@@ -17,12 +20,12 @@ print(strewn)
 _SIZES = len(range(48, 513, 16))
 
 
-def test_what_an_agent_makes_lies_together() -> None:
+def test_what_an_agent_makes_lies_together(tmp_path: Path) -> None:
     """Each gap that it would fill is on a page that all agents share, until one writes to it.
 
     One new pool for each size, and a second one where the first was nearly full; without
     the fillers it is about six for each.
     """
-    said = subprocess.run([sys.executable, "-c", _COUNT], check=True, capture_output=True)
+    said = subprocess.run([sys.executable, "-c", _COUNT, tmp_path], check=True, capture_output=True)
 
     assert int(said.stdout) <= 2 * _SIZES

@@ -16,7 +16,14 @@ from genagent_protocol.answers import Snapshot
 from genagent_protocol.header import Header, encode_header
 from genagent_protocol.reasons import SHUTDOWN
 from genagentd.agent.entry import ORPHANED_S
-from support.agent_life import DEADLINE_S, INCARNATION, living, living_process
+from support.agent_life import (
+    DEADLINE_S,
+    INCARNATION,
+    living,
+    living_process,
+    newborn_process,
+    start,
+)
 from support.recorders import ENDED
 
 RESULT = {"kind": "result", "text": "done"}
@@ -37,13 +44,12 @@ async def test_an_agent_without_its_daemon_ends_in_order_and_not_late() -> None:
         assert ENDED[-1] == "registry_lost: pre_run pre_turn go"
 
 
-async def test_a_look_at_who_listens_is_not_the_loss_of_the_daemon() -> None:
-    """The daemon asks the kernel over a connection of its own, and closes it at once."""
+async def test_nobody_else_finds_an_agent_that_its_daemon_has_found() -> None:
+    """What nobody can connect to needs no guard against crowds."""
     async with living(options={"script": [[RESULT]]}) as agent:
-        with socket.socket(socket.AF_UNIX) as looking:
-            looking.connect(agent.path)
         assert await agent.answered("go") == "done"
-        assert agent.alarms == []
+        with socket.socket(socket.AF_UNIX) as looking, pytest.raises(FileNotFoundError):
+            looking.connect(agent.path)
 
 
 async def test_the_turns_thread_begins_with_the_first_turn_and_ends_with_the_agent() -> None:
@@ -128,7 +134,7 @@ async def test_a_coordinator_answers_while_a_turn_computes_or_blocks() -> None:
 
 @pytest.mark.process
 async def test_only_the_parent_process_is_heard() -> None:
-    """Whoever else can open the socket file is a stranger, whatever it says."""
+    """Whoever else comes while it can be found is a stranger, whatever it says."""
     stranger = """
 import sys, time
 from genagentd.channels import BlockingConnection
@@ -137,11 +143,15 @@ connection.send(bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3]))
 assert not connection.take(print)
 connection.close(linger_ms=2_000)
 """
-    async with living_process(options={"script": [[RESULT]]}) as agent:
+
+    async def forge(path: str) -> None:
         body = codec.encode(envelopes.StopAsked(reason=SHUTDOWN))
         header = encode_header(Header("stop_asked", INCARNATION.text, "daemon", size=len(body)))
         other = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", stranger, agent.path, header.hex(), body.hex(), env=os.environ
+            sys.executable, "-c", stranger, path, header.hex(), body.hex(), env=os.environ
         )
         assert await other.wait() == 0
+
+    wanted = start(None, "scripted", {"script": [[RESULT]]})
+    async with newborn_process(wanted, before=forge) as agent:
         assert await agent.answered("go") == "done"

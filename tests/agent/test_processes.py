@@ -24,7 +24,7 @@ from genagentd.agent.processes import Processes
 from genagentd.agent.sweep import Sweep, below, childless
 from genagentd.agent.turn import Offer
 from genagentd.agent.turn_loop import TurnLoop, TurnThread
-from genagentd.channels import end_context
+from genagentd.sockets import end_context
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.immune import refused
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from genagentd import channels
+from genagentd import sockets
 from genagentd.client.client import Client
 from support import fleet
 from support.daemons import PrivateDaemon
@@ -19,7 +19,7 @@ def _zmq_is_warm() -> Iterator[None]:
     with fake_daemon() as fake, Client(fake.run):
         pass
     yield
-    channels.end_context()
+    sockets.end_context()
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ class Newborns:
         self.dead: set[int] = set()
         self.refused: OSError | None = None
 
-    def __call__(self) -> Newborns.One:
+    def __call__(self, _directory: str) -> Newborns.One:
         if self.refused is not None:
             raise self.refused
         self.forked += 1
@@ -81,14 +81,14 @@ def again(order: Order) -> Order:
 def test_the_first_order_finds_nobody_waiting_and_leaves_somebody(
     newborns: Newborns, order: Order
 ) -> None:
-    born = nursery.read_answer(nursery.Nursery().bear(*order))
+    born = nursery.read_answer(nursery.Nursery("/nowhere").bear(*order))
 
     assert born == (True, 2)
     assert newborns.became == [1]
 
 
 def test_the_next_order_is_for_who_waits(newborns: Newborns, order: Order) -> None:
-    helper, next_order = nursery.Nursery(), again(order)
+    helper, next_order = nursery.Nursery("/nowhere"), again(order)
     helper.bear(*order)
 
     assert nursery.read_answer(helper.bear(*next_order)) == (True, 3)
@@ -96,7 +96,7 @@ def test_the_next_order_is_for_who_waits(newborns: Newborns, order: Order) -> No
 
 
 def test_one_that_died_waiting_costs_no_start(newborns: Newborns, order: Order) -> None:
-    helper, next_order = nursery.Nursery(), again(order)
+    helper, next_order = nursery.Nursery("/nowhere"), again(order)
     helper.bear(*order)
     newborns.dead = {2}
 
@@ -109,11 +109,11 @@ def test_two_that_died_one_after_the_other_are_a_lost_launch(
 ) -> None:
     newborns.dead = {1}
 
-    assert nursery.read_answer(nursery.Nursery().bear(*order)) == (False, 2)
+    assert nursery.read_answer(nursery.Nursery("/nowhere").bear(*order)) == (False, 2)
 
 
 def test_who_cannot_be_forked_ahead_is_forked_when_wanted(newborns: Newborns, order: Order) -> None:
-    helper, second, third = nursery.Nursery(), again(order), again(order)
+    helper, second, third = nursery.Nursery("/nowhere"), again(order), again(order)
     helper.bear(*order)
     newborns.refused = OSError(errno.EAGAIN, "no more processes")
 
@@ -131,10 +131,10 @@ def test_a_fork_that_the_system_refuses_is_answered_with_its_reason(
     monkeypatch.setattr(kernel, "fork_beside", refused)
     before = kernel.open_descriptors()
     pipe, log = os.pipe()
-    newborn = Newborn(os.getpid(), "/s", "/", {}, Descriptor(pipe), Descriptor(log))
+    newborn = Newborn(os.getpid(), "/", {}, Descriptor(pipe), Descriptor(log))
 
     with pytest.raises(OSError, match=os.strerror(errno.EAGAIN)) as told:
-        nursery.read_answer(nursery.Nursery().bear(*write_order(newborn)))
+        nursery.read_answer(nursery.Nursery("/nowhere").bear(*write_order(newborn)))
 
     assert told.value.errno == errno.EAGAIN
     assert kernel.open_descriptors() == before
@@ -149,13 +149,13 @@ _NAMES = _TEXT.filter(lambda name: name != "" and "=" not in name)
 @given(environ=st.dictionaries(_NAMES, _TEXT), cwd=_TEXT)
 def test_an_order_is_read_as_it_was_written(environ: dict[str, str], cwd: str) -> None:
     """Whatever a variable or a directory can hold, text that is none among it."""
-    newborn = Newborn(7, "/s", cwd, {**environ, "RAW": "\udcff"}, Descriptor(3), Descriptor(4))
+    newborn = Newborn(7, cwd, {**environ, "RAW": "\udcff"}, Descriptor(3), Descriptor(4))
 
     assert read_order(*write_order(newborn)) == newborn
 
 
 def _with(value: str) -> Newborn:
-    return Newborn(7, "/s", "/", {"BIG": value}, Descriptor(3), Descriptor(4))
+    return Newborn(7, "/", {"BIG": value}, Descriptor(3), Descriptor(4))
 
 
 def test_the_largest_order_fits_the_socket_that_everybody_may_have() -> None:

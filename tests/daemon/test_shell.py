@@ -107,11 +107,10 @@ async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_p
     life._pipe = SimpleNamespace(close=part(1))
     life._port = SimpleNamespace(connection=SimpleNamespace(close=part(2)))
     life._log = SimpleNamespace(close=part(3))
-    kept = tmp_path / "kept"
-    (kept / "below").mkdir(parents=True)
-    gone = tmp_path / "gone"
+    life._watched = SimpleNamespace(pid=7, started_ticks=70)
+    gone = Path(places.agent_socket(7, 70))
+    gone.parent.mkdir()
     gone.touch()
-    life._sockets = [str(kept), str(gone), str(tmp_path / "never there")]
 
     if broken < 4:
         with pytest.raises(RuntimeError):

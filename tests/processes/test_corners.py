@@ -277,8 +277,7 @@ def test_a_socket_that_cannot_be_removed_holds_back_no_stop(
     """Somebody put something else in its place, or took our right to remove it."""
     handle = fleet.start(client, "a")
     client.at(handle).monitor()
-    (path,) = daemon.places.agents.iterdir()
-    path.unlink()
+    path = Path(daemon.places.agent_socket(handle.pid, handle.started_ticks))
     (path / "below").mkdir(parents=True)
 
     assert client.stop("a").text == "shutdown"

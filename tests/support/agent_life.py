@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -195,12 +195,10 @@ async def newborn(
     """
     with tempfile.TemporaryDirectory(prefix="ga") as directory:
         path = f"{directory}/s"
-        read_end, write_end = os.pipe()
         alarms: list[int] = []
-        task = asyncio.create_task(Life(path, os.getpid(), alarms.append).live(write_end))
-        await asyncio.sleep(0)
-        assert os.read(read_end, 16) == b"ready\n"
-        os.close(read_end)
+        life = Life(path, os.getpid(), alarms.append)
+        await life.listen()
+        task = asyncio.create_task(life.live())
         async with _greeted(path, task, wanted, watched=watched) as conversation:
             conversation.alarms = alarms
             yield conversation
@@ -212,13 +210,22 @@ from genagentd import kernel
 from genagentd.agent import entry
 kernel.die_with_parent()
 kernel.adopt_orphans()
-os._exit(entry.main(sys.argv[1], int(sys.argv[2])))
+beginning = entry.Beginning(sys.argv[1])
+beginning.be_found()
+os.write(int(sys.argv[2]), b"ready\\n")
+os.close(int(sys.argv[2]))
+os._exit(entry.main(beginning))
 """
 
 
 @asynccontextmanager
-async def newborn_process(wanted: requests.StartAgent) -> AsyncIterator[Conversation]:
-    """Begin a life in a process of its own, a child of this one, and greet it."""
+async def newborn_process(
+    wanted: requests.StartAgent, before: Callable[[str], Awaitable[object]] | None = None
+) -> AsyncIterator[Conversation]:
+    """Begin a life in a process of its own, a child of this one, and greet it.
+
+    *before* gets the path at which it can be found, before it is greeted.
+    """
     with tempfile.TemporaryDirectory(prefix="ga") as directory:
         path = f"{directory}/s"
         read_end, write_end = os.pipe()
@@ -232,6 +239,8 @@ async def newborn_process(wanted: requests.StartAgent) -> AsyncIterator[Conversa
         assert await asyncio.to_thread(os.read, read_end, 16) == b"ready\n"
         os.close(read_end)
         try:
+            if before is not None:
+                await before(path)
             async with _greeted(path, task, wanted) as conversation:
                 conversation.process = process
                 yield conversation

@@ -12,7 +12,7 @@ import asyncio
 import os
 import sys
 
-from genagentd import channels
+from genagentd import sockets
 from genagentd.channels import BlockingConnection, Listener
 from genagentd.socket_path import probe
 
@@ -23,7 +23,7 @@ def say(path: str, count: int) -> None:
     for number in range(count):
         connection.send(b"header", b"%d" % number)
     connection.close(linger_ms=60_000)
-    channels.end_context()
+    sockets.end_context()
     print("said", flush=True)
 
 
@@ -59,12 +59,12 @@ def fork(path: str, _count: int) -> None:
         own = BlockingConnection(path, 30_000)
         own.send(b"header", b"child")
         own.close(linger_ms=60_000)
-        channels.end_context()
+        sockets.end_context()
         os._exit(0)
     _, status = os.waitpid(child, 0)
     connection.send(b"header", b"parent again")
     connection.close(linger_ms=60_000)
-    channels.end_context()
+    sockets.end_context()
     print(f"child {status}", flush=True)
 
 

@@ -1,0 +1,128 @@
+"""A place where one peer finds us, and nobody after it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from genagentd import kernel
+from genagentd.arrivals import Message
+from genagentd.rendezvous import Rendezvous
+from genagentd.sockets import News, Side, Socket
+from support.wires import Mouth, until
+
+
+class Place:
+    """One of them, and what came there."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.heard: list[Message] = []
+        self.gone: list[bytes] = []
+        self.there = Rendezvous(path, self.heard.append, self.gone.append)
+
+    async def meet(self, mouth: Mouth) -> bytes:
+        """Hear a first word of *mouth*, be found no more, and return its route."""
+        mouth.connection.send(b"h", b"here I am")
+        await until(lambda: self.heard, "its word came")
+        self.there.met()
+        return self.heard.pop().route
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    made = Place(str(tmp_path / "s"))
+    yield made
+    made.there.close()
+
+
+async def test_who_is_waited_for_is_heard_and_answered(place: Place) -> None:
+    mouth = await Mouth(place.path).opened()
+    route = await place.meet(mouth)
+
+    assert place.there.send(route, b"h", b"welcome")
+    await until(lambda: mouth.bodies == [b"welcome"], "the answer came")
+    mouth.connection.close()
+    await until(lambda: place.gone == [route], "its end was told")
+
+
+async def test_after_it_nobody_finds_us(place: Place) -> None:
+    """Whoever cannot connect can neither flood nor forge."""
+    mouth = await Mouth(place.path).opened()
+    assert place.there.is_there()
+    await place.meet(mouth)
+
+    assert not place.there.is_there()
+    with socket.socket(socket.AF_UNIX) as late, pytest.raises(FileNotFoundError):
+        late.connect(place.path)
+    mouth.connection.close()
+
+
+async def test_who_came_first_keeps_nobody_out(place: Place) -> None:
+    """One that connects and says nothing, or is not the one that we wait for."""
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(place.path)
+        mouth = await Mouth(place.path).opened()
+        route = await place.meet(mouth)
+    silent.close()
+
+    assert place.there.send(route, b"h", b"welcome")
+    await until(lambda: mouth.bodies, "the answer came")
+    assert place.gone == []
+    mouth.connection.close()
+
+
+async def test_a_file_that_somebody_else_put_there_stays(place: Place) -> None:
+    os.unlink(place.path)
+    assert not place.there.is_there()
+    Path(place.path).write_text("somebody's")
+
+    place.there.met()
+
+    assert Path(place.path).read_text() == "somebody's"
+
+
+async def test_where_nobody_can_be_found_nothing_stays_open(tmp_path: Path) -> None:
+    Socket(Side.ONE, News.ENDED).close(0)  # The context has its descriptors now.
+    before = kernel.open_descriptors()
+
+    with pytest.raises(FileNotFoundError):
+        Rendezvous(str(tmp_path / "missing" / "s"), lambda _message: None, lambda _route: None)
+
+    await until(lambda: kernel.open_descriptors() <= before, "all came back")
+
+
+_WAITER = """
+import asyncio, sys
+from genagentd.rendezvous import Rendezvous
+from genagentd.sockets import News, Side, Socket
+async def wait():
+    there = Rendezvous(sys.argv[1], print, print)
+    print("there", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    there.close()
+asyncio.run(wait())
+"""
+
+
+@pytest.mark.process
+async def test_a_connection_knows_who_listens_by_the_kernels_word(tmp_path: Path) -> None:
+    """What an agent is greeted with may be secret; the greeting is for that process alone."""
+    path = str(tmp_path / "s")
+    waiter = subprocess.Popen(
+        [sys.executable, "-c", _WAITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert waiter.stdout is not None
+    assert waiter.stdout.readline() == b"there\n"
+
+    mouth = await Mouth(path).opened()
+
+    assert mouth.connection.listener_pid == waiter.pid
+    mouth.connection.close()
+    waiter.communicate()
