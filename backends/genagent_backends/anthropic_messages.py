@@ -15,6 +15,7 @@ from genagent_backends.foreign import (
     items_at,
     json_value,
     number_at,
+    plain_mapping,
     text_at,
     updated,
 )
@@ -101,7 +102,8 @@ class AnthropicFold:
         indices = sorted({*self._starts, *self._blocks, *self._citations})
         content = tuple(self._block(index) for index in indices)
         message = {**self._message, "content": content, "usage": self._usage}
-        yield from self._judged(FrozenDict(message))
+        # A stream has no bound on how many blocks and citations it tells of.
+        yield from self._judged(plain_mapping(message))
 
     def _block(self, index: int) -> FrozenDict:
         start = self._starts.get(index, FrozenDict({"type": "text"}))

@@ -11,7 +11,7 @@ the subtype "success".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from genagent_backends.claude_asked import Asked
 from genagent_backends.failures import error_event, from_names, from_status, of_kind
@@ -236,8 +236,8 @@ class ClaudeLines:
         # Newer versions add the total up over a resumed session, and tell the turn's part.
         by_model = at(line, "model_usage_since_last_result")
         if isinstance(by_model, FrozenDict):
-            return math.fsum(_amount(at(used, "costUSD")) or 0.0 for used in by_model.values())
-        return max(total - self._cost_before_usd, 0.0)
+            return _sum(_amount(at(used, "costUSD")) or 0.0 for used in by_model.values())
+        return _finite(max(total - self._cost_before_usd, 0.0))
 
 
 class _Stream:
@@ -363,7 +363,19 @@ def _raw(line: FrozenDict) -> FrozenDict:
 def _amount(value: Plain) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    return float(value)
+    return _finite(float(value))
+
+
+def _sum(amounts: Iterable[float]) -> float | None:
+    try:
+        return math.fsum(amounts)
+    except OverflowError:
+        return None
+
+
+def _finite(amount: float) -> float | None:
+    """Return *amount* unless it is more than a number can say, which no JSON can repeat."""
+    return amount if math.isfinite(amount) else None
 
 
 def _present(**fields: Plain) -> dict[str, Plain]:

@@ -1,8 +1,8 @@
 """JSON from strangers, made into plain values without ever failing.
 
 A provider may send what no envelope of ours can carry: integers of a hundred
-digits, lone surrogates, nesting without end. `plain` keeps what it can and
-replaces the rest, so that one odd number never costs a turn.
+digits, lone surrogates, nesting without end, lists and keys without end. `plain`
+keeps what it can and replaces the rest, so that one odd number never costs a turn.
 """
 
 from __future__ import annotations
@@ -10,24 +10,39 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TypeVar
 
 from genagent_backends.halves import Halves
-from genagent_protocol.plain import MAX_DEPTH, MAX_INT, MIN_INT, FrozenDict, Plain
+from genagent_protocol.plain import (
+    MAX_DEPTH,
+    MAX_INT,
+    MAX_ITEMS,
+    MAX_KEY_CHARS,
+    MIN_INT,
+    FrozenDict,
+    Plain,
+)
 
 #: Deep enough for every provider seen, and leaves room for the event around it.
 FOREIGN_DEPTH = MAX_DEPTH - 16
 TOO_DEEP = "(nested too deeply)"
+#: So many items of a list or mapping are kept, which leaves room for fields of ours beside them.
+FOREIGN_ITEMS = MAX_ITEMS - 16
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 #: No integer of 64 bits has more, its sign included.
 INT_DIGITS = 20
+
+T = TypeVar("T")
 
 
 def plain(value: object, depth: int = FOREIGN_DEPTH) -> Plain:
     """Return *value*, as a JSON parser gives it, as a plain value.
 
     Integers beyond 64 bits become text, numbers that are none null, lone surrogates
-    U+FFFD, and what is nested deeper than *depth* a note that says so.
+    U+FFFD, and what is nested deeper than *depth* a note that says so. So do keys that
+    are too long, and the last item of a list or mapping that had too many.
     """
     match value:
         case None | bool():
@@ -39,15 +54,37 @@ def plain(value: object, depth: int = FOREIGN_DEPTH) -> Plain:
         case str():
             return _whole_text(value)
         case Mapping():
+            return plain_mapping(value, depth) if depth > 0 else TOO_DEEP
+        case Sequence():
             if depth <= 0:
                 return TOO_DEEP
-            return FrozenDict(
-                {_whole_text(str(key)): plain(item, depth - 1) for key, item in value.items()}
-            )
-        case Sequence():
-            return tuple(plain(item, depth - 1) for item in value) if depth > 0 else TOO_DEEP
+            return (*(plain(item, depth - 1) for item in _first(value)), *_left_out(value))
         case _:
             return str(type(value).__name__)
+
+
+def plain_mapping(value: Mapping[str, object], depth: int = FOREIGN_DEPTH) -> FrozenDict:
+    """Return *value* as `plain` does, also one that was put together of several plain ones."""
+    kept = {_key(str(key)): plain(item, depth - 1) for key, item in _first(value.items())}
+    return FrozenDict({**kept, **dict.fromkeys(_left_out(value))})
+
+
+def _first(items: Collection[T]) -> Iterator[T]:
+    return iter(items) if len(items) <= FOREIGN_ITEMS else islice(items, FOREIGN_ITEMS - 1)
+
+
+def _left_out(items: Collection[object]) -> tuple[str, ...]:
+    """Return the note that stands for all but the `_first` of *items*, if there is a rest."""
+    if len(items) <= FOREIGN_ITEMS:
+        return ()
+    return (f"({len(items) - FOREIGN_ITEMS + 1} more items)",)
+
+
+def _key(value: str) -> str:
+    # Its beginning could be that of a secret, which nobody would find there.
+    return _whole_text(
+        value if len(value) <= MAX_KEY_CHARS else f"(a key of {len(value)} characters)"
+    )
 
 
 def _whole_text(value: str) -> str:
@@ -109,7 +146,8 @@ def updated(known: Mapping[str, Plain], news: Plain) -> FrozenDict:
         before = known.get(name)
         if isinstance(value, FrozenDict) and isinstance(before, FrozenDict):
             told[name] = updated(before, value)
-    return FrozenDict({**known, **told})
+    both = {**known, **told}
+    return FrozenDict({**dict(_first(both.items())), **dict.fromkeys(_left_out(both))})
 
 
 def items_at(value: Plain, *path: str) -> tuple[FrozenDict, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from genagent_backends.failures import error_event, from_error, of_kind, says_error
-from genagent_backends.foreign import at, counters, items_at, text_at
+from genagent_backends.foreign import at, counters, items_at, plain_mapping, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -87,7 +87,10 @@ class OpenAIFold:
             part = FrozenDict({"type": "output_text", "text": streamed, "annotations": ()})
             said: dict[str, Plain] = {"type": "message", "role": "assistant", "content": (part,)}
             output = (*output, FrozenDict(said))
-        return response if output == given else FrozenDict({**response, "output": output})
+        if output == given:
+            return response
+        # A stream has no bound on how many items it tells of.
+        return plain_mapping({**response, "output": output})
 
     def whole(self, answer: FrozenDict) -> Iterator[Event]:
         """Yield everything that an answer in one piece says."""

@@ -17,9 +17,12 @@ from genagent_backends.foreign import (
     json_value,
     number_at,
     plain,
+    plain_mapping,
     text_at,
+    updated,
 )
-from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.plain import MAX_ITEMS, MAX_KEY_CHARS, FrozenDict, freeze
+from support.narrow_bounds import FOREIGN_ITEMS, KEY_CHARS, narrow_bounds
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -35,6 +38,35 @@ def test_any_json_becomes_a_plain_value(value: object) -> None:
 
     assert not isinstance(read, ValueError)
     assert repr(freeze(read)) == repr(read)
+
+
+@given(value=JSON, more=JSON)
+def test_any_json_of_any_size_becomes_a_plain_value(value: object, more: object) -> None:
+    """What is too long is cut and says so; there is room for some fields beside what is left."""
+    with narrow_bounds():
+        read = plain([value, {"k" * KEY_CHARS + "x": more}] * FOREIGN_ITEMS)
+        both = updated(plain_mapping({"a": value}), plain({f"{n}": more for n in range(50)}))
+
+        assert repr(freeze({**both, "our": 1, "own": read})) == repr(
+            {**both, "our": 1, "own": read}
+        )
+        assert plain(read) == read
+        assert plain(both) == both
+
+
+def test_a_list_a_mapping_and_a_key_that_are_too_long_are_cut_and_say_so() -> None:
+    """Nothing on the wire holds more, and one tool result must not cost the turn."""
+    items = json_value(json.dumps([0] * (MAX_ITEMS + 1)))
+    pairs = json_value(json.dumps({f"{n}": n for n in range(MAX_ITEMS + 1)}))
+    key = json_value(json.dumps({"k" * (MAX_KEY_CHARS + 1): 1, "k" * MAX_KEY_CHARS: 2}))
+
+    assert isinstance(items, tuple)
+    assert isinstance(pairs, FrozenDict)
+    assert freeze(items) is items
+    assert freeze(pairs) is pairs
+    assert items[-2:] == (0, "(18 more items)")
+    assert list(pairs.items())[-1] == ("(18 more items)", None)
+    assert key == {f"(a key of {MAX_KEY_CHARS + 1} characters)": 1, "k" * MAX_KEY_CHARS: 2}
 
 
 @given(data=st.binary(max_size=50) | st.text(max_size=50))

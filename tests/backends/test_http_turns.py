@@ -22,7 +22,7 @@ from genagent_backends.redaction import INSTEAD
 from genagent_backends.rehearsal import Rehearsed, rehearse, settled
 from genagent_backends.sse import SseReader
 from genagent_protocol.events import Event
-from genagent_protocol.plain import FrozenDict, freeze
+from genagent_protocol.plain import MAX_ITEMS, FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
 from support.fake_provider import (
     Answer,
@@ -217,10 +217,14 @@ async def test_a_redirect_is_not_followed(backend: type[Backend], status: int) -
     [
         HTML,
         Sends(headers={"content-type": "application/json"}, body=b"[1]"),
+        Sends(
+            headers={"content-type": "application/json"},
+            body=json.dumps([0] * (MAX_ITEMS + 1)).encode(),
+        ),
         Sends(headers={"content-type": "application/json"}, body=b"{"),
         Sends(body=b""),
     ],
-    ids=["html", "list", "broken", "empty"],
+    ids=["html", "list", "long list", "broken", "empty"],
 )
 async def test_a_success_that_is_no_object_is_none(backend: type[Backend], answer: Sends) -> None:
     """A captive portal answers 200, too."""
