@@ -119,10 +119,16 @@ class Duplex:
                         yield said
             finally:
                 deaf = saying.full
-                if not await _over(turn, process, reader, lines, saying, which):
-                    await process.end()
-                self._cost_usd = lines.cost_total_usd
-                self._repeats = asked.repeats
+                over = False
+                try:
+                    over = await _over(turn, process, reader, lines, saying, which)
+                finally:
+                    # Whatever went wrong on the way: a process that may still answer this
+                    # prompt must not be given another one.
+                    self._cost_usd = lines.cost_total_usd
+                    self._repeats = asked.repeats
+                    if not over:
+                        await process.end()
         if deaf and listener.terminal is None:
             yield error_event(_deaf(), lines.about())
             return

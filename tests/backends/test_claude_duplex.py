@@ -16,6 +16,7 @@ from genagent_backends import claude_asked, claude_duplex
 from genagent_backends.base import Failed, FirstSignal, Process
 from genagent_backends.claude import ClaudeBackend
 from genagent_backends.claude_asked import Asked, Prompt, Repeats
+from genagent_backends.claude_lines import ClaudeLines
 from genagent_backends.failures import failure_of
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
 from genagent_backends.subprocesses import Clocks, Command
@@ -177,6 +178,38 @@ async def test_a_process_that_asks_without_end_and_reads_nothing_is_ended(tmp_pa
 
     assert first == "provider_error: claude asks and asks, and reads no answer"
     assert second == "2"
+
+
+@pytest.mark.parametrize("when", ["in the turn", "as it is given up"])
+async def test_a_line_that_breaks_its_reader_is_followed_by_no_stale_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Whatever went wrong: what ends the one turn must not be taken for the other's end."""
+    odd: Step = {"line": {"type": "odd"}}
+    until: Step = {"until": "interrupt"}
+    breaks = [odd, until, odd] if when == "in the turn" else [until, odd]
+    late = [HEAR, result("1"), SILENCE]
+    talk = Talk(tmp_path, [HEAR, INIT, REPLAY, *breaks, *late], answers("2"))
+    translate = ClaudeLines.translate
+
+    def breaking(lines: ClaudeLines, line: FrozenDict) -> Iterator[Event]:
+        if line.get("type") == "odd":
+            raise ValueError("a line that nobody expected")
+        return translate(lines, line)
+
+    monkeypatch.setattr(ClaudeLines, "translate", breaking)
+    said = asyncio.Event()
+    running = asyncio.create_task(
+        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
+    )
+    await asyncio.wait_for(said.wait(), 30)
+    if when == "as it is given up":
+        running.cancel()
+    await asyncio.wait({running})
+
+    assert isinstance(running.exception(), ValueError)
+    assert await talk.said("two") == ["2"]
+    assert all(process.returncode is not None for process in talk.turn.session_processes)
 
 
 async def test_a_process_that_reads_no_refusal_can_be_interrupted(
