@@ -140,3 +140,5 @@ async def _begun(
         if not coming.done():
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
+        elif not coming.cancelled():
+            coming.exception()  # one that nobody has asked for is logged, whatever it quotes

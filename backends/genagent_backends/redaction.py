@@ -3,7 +3,8 @@
 What a provider says goes to whoever sent the prompt, and into the state of an agent
 that keeps it, from where it is shown. So a key is taken out of every event wherever it
 stands whole in one text, and out of a failure also where a text was cut inside a key
-and begins with its end or ends with its beginning.
+and begins with its end or ends with its beginning. What a crash of ours says ends up
+in the same places, and may quote what was read.
 
 This does not find a part of a key in the middle of a text, as some providers show it,
 nor one whose pieces came in several events.
@@ -61,6 +62,10 @@ class Redactor:
             for name, value in said.data.items()
         }
         return said if clean == said.data else event(said.kind, clean, at_ms=said.at_ms)
+
+    def words(self, text: str) -> str:
+        """Return *text*, which may have been cut, without the keys."""
+        return self._text(text, cut=True)
 
     def _reason(self, reason: Plain) -> Plain:
         if not isinstance(reason, FrozenDict):
@@ -133,8 +138,22 @@ def _apart(spans: Collection[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 async def redacting(
     events: AsyncGenerator[Event, None], secrets: Collection[str]
 ) -> AsyncGenerator[Event, None]:
-    """Yield *events* without the keys among *secrets*; closing this closes them."""
+    """Yield *events* without the keys among *secrets*; closing this closes them.
+
+    Raises:
+        Exception: what *events* raised.
+        RuntimeError: they raised something with a key in its words; here are the others.
+    """
     redactor = Redactor(secrets)
-    async with aclosing(events):
-        async for said in events:
-            yield redactor.redacted(said)
+    try:
+        async with aclosing(events):
+            async for said in events:
+                yield redactor.redacted(said)
+    except Exception as error:
+        words = str(error)
+        clean = redactor.words(words)
+        if clean == words:
+            raise
+        # No context either, which would be shown beside it; the places in our code are kept.
+        said_instead = RuntimeError(f"{type(error).__name__}: {clean}")
+        raise said_instead.with_traceback(error.__traceback__) from None

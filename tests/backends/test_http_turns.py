@@ -644,3 +644,22 @@ async def test_a_mistaken_answer_says_nothing_and_raises_nothing(backend: type[B
             backend, Sends(headers={"content-type": "application/json"}, body=body)
         )
         assert done.kinds == ["error"]
+
+
+@each_backend
+async def test_a_key_is_not_in_what_a_crash_says(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Should an answer ever make a fold raise, the words of that are the turn's reason."""
+
+    def broken(body: bytes) -> None:
+        raise ValueError(f"cannot read {body.decode()}")
+
+    monkeypatch.setenv("MY_KEY", "canary-key-1")
+    monkeypatch.setattr(http_turns, "json_value", broken)
+    body = Sends(headers={"content-type": "application/json"}, body=b"canary-key-1 is no key")
+
+    with pytest.raises(RuntimeError) as raised:
+        await asked(backend, body, api_key_env="MY_KEY")
+
+    assert str(raised.value) == f"ValueError: cannot read {INSTEAD} is no key"

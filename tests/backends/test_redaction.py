@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import AsyncGenerator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from genagent_backends.failures import error_event, failure_of, of_kind
-from genagent_backends.redaction import INSTEAD, SHORTEST_PART, Redactor, secrets_in
+from genagent_backends.redaction import INSTEAD, SHORTEST_PART, Redactor, redacting, secrets_in
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -134,3 +137,42 @@ def test_variables_that_hold_secrets_are_known_by_name(name: str) -> None:
     env = {name: "canary", "KEYBOARD": "us", "PATH": "/bin", "MONKEY": "no"}
 
     assert secrets_in(env, ["IN_FILE"]) == {"canary"}
+
+
+async def crashing(error: Exception) -> AsyncGenerator[Event, None]:
+    yield event("text", text="hi")
+    raise error
+
+
+@given(words=st.lists(PARTS, max_size=5).map(" ".join), cut=st.integers(0, 40))
+async def test_no_key_is_left_in_what_a_crash_says(words: str, cut: int) -> None:
+    """Its words become the reason of the turn, and may quote what a provider said."""
+    error = ValueError((words + KEY)[:cut])
+
+    with pytest.raises((ValueError, RuntimeError)) as raised:
+        _ = [said async for said in redacting(crashing(error), KEYS)]
+
+    said = str(raised.value)
+    assert not [key for key in KEYS if key[:SHORTEST_PART] in said]
+    assert any(
+        frame.name == "crashing" for frame in traceback.extract_tb(raised.value.__traceback__)
+    )
+
+
+async def test_a_crash_that_quotes_no_key_is_raised_as_it_is() -> None:
+    """Who mends a backend wants to see the class, and what it is caused by."""
+    error = ValueError(f"no {KEY[:3]} here")
+
+    with pytest.raises(ValueError, match="no sk- here") as raised:
+        _ = [said async for said in redacting(crashing(error), KEYS)]
+
+    assert raised.value is error
+
+
+async def test_a_crash_with_a_key_in_it_is_shown_without_what_it_came_from() -> None:
+    """A traceback prints what an exception was raised after, and its words with it."""
+    with pytest.raises(RuntimeError) as raised:
+        _ = [said async for said in redacting(crashing(ValueError(f"{KEY}: odd")), KEYS)]
+
+    assert str(raised.value) == f"ValueError: {INSTEAD}: odd"
+    assert KEY not in "".join(traceback.format_exception(raised.value))
