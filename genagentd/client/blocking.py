@@ -2,7 +2,8 @@
 
 Several threads may use one client at once. Whoever has to wait while nobody reads
 becomes the reader, for all: it sleeps on the descriptors without the lock, takes in
-what arrives, and wakes those whose news it was. Nothing is read while nobody waits.
+what arrives, and wakes those whose news it was. Nothing is read while nobody waits, except
+before a send could be refused for what the daemon has long taken in.
 
 A Ctrl-C may come between any two instructions. So the lock is a plain one, which
 `with` takes and frees in one instruction each (a `Condition` does so in Python code),
@@ -109,6 +110,7 @@ class BlockingShell:
         """Do something that waits for nothing."""
         self.check()
         with self._lock:
+            self._make_room()
             try:
                 return action(self.talk)
             finally:
@@ -137,6 +139,7 @@ class BlockingShell:
 
     def _step(self, script: Script[T]) -> Waiting[Any]:
         with self._lock:
+            self._make_room()
             try:
                 return next(script)
             finally:
@@ -249,6 +252,11 @@ class BlockingShell:
         if not self.talk.welcome.done:
             self.local = liveness.same_pid_namespace(message.peer.pid)
         self.talk.take(message.header, message.body)
+
+    def _make_room(self) -> None:
+        """Hear what the daemon has taken in, before something is refused for the want of it."""
+        if self.talk.crowded:
+            self._take_in()
 
     def _flush(self) -> None:
         self._send_all()

@@ -143,6 +143,14 @@ class Conversation:
         """Whether something was sent that the daemon is not known to have read."""
         return not self.ended and self._last_cast > self._known_taken
 
+    @property
+    def crowded(self) -> bool:
+        """Whether so much is not known to be taken in that what follows may be refused.
+
+        What has arrived meanwhile may know more: take it in before anything is refused.
+        """
+        return self._sent_bytes - self._taken_bytes > SEND_BOUND_BYTES // 2
+
     def _post(self, to: str, envelope: object, ref: str | None = None) -> None:
         body = codec.encode(envelope)
         cost = len(body) + MESSAGE_COST_BYTES
@@ -327,11 +335,12 @@ class Conversation:
         else:
             if self._gives_way(header):
                 self._miss(header)
+        # Counted first: a Ctrl-C while it is heard must not narrow the daemon's window for good.
+        if self._intake.took(len(body)):
+            self._credit_due = True
         cost = (len(body) + MESSAGE_COST_BYTES) // max(len(envelopes), 1)
         for envelope in envelopes:
             self._hear(header, envelope, cost)
-        if self._intake.took(len(body)):
-            self._credit_due = True
         self._give_credit()
 
     def _believed(self, header: Header, body: bytes) -> list[Any]:

@@ -75,6 +75,12 @@ class LoopedShell:
         self.talk.end()
         self._connection.close()
 
+    def _make_room(self) -> None:
+        """Hear what the daemon has taken in, before something is refused for the want of it."""
+        # A task that only sends may never let the loop read.
+        if self.talk.crowded:
+            self._connection.read_to_end()
+
     def _flush(self) -> None:
         for frames in self.talk.outgoing():
             self._connection.send(frames.header, frames.body)
@@ -110,6 +116,7 @@ class LoopedShell:
     def do(self, action: Callable[[Conversation], T]) -> T:
         """Do something that waits for nothing."""
         self.check()
+        self._make_room()
         try:
             return action(self.talk)
         finally:
@@ -138,6 +145,7 @@ class LoopedShell:
                     waiting.fail(CallTimeout(waiting.what, timeout_ms or 0, fate=waiting.fate))
 
     def _step(self, script: Script[T]) -> Waiting[Any]:
+        self._make_room()
         try:
             return next(script)
         finally:

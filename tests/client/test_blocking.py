@@ -23,10 +23,12 @@ from genagent_protocol.errors import (
     DaemonLost,
     NotReachable,
     ProcessDown,
+    SendBufferFull,
     UsageError,
     VersionMismatch,
 )
 from genagent_protocol.reasons import NOCONNECTION, NOPROC
+from genagentd.client import conversation
 from genagentd.client.captured import Captured
 from genagentd.client.client import Client
 from genagentd.client.core import core_state
@@ -340,6 +342,30 @@ def test_what_was_received_is_credited(fake: FakeDaemon) -> None:
             assert client.receive(10_000) is not None
 
         assert fake.wait_for(Credit).bytes > 1_000_000
+
+
+@pytest.mark.parametrize("what", ["cast", "call"])
+def test_a_client_that_only_sends_hears_what_was_taken_in(
+    fake: FakeDaemon, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Nobody waits, so nobody reads: what was sent in all must not be held against it for ever."""
+    fake.answer = lambda _request: NotFound()
+    monkeypatch.setattr(conversation, "SEND_BOUND_BYTES", 8_000)
+    with Client(fake.run) as client:
+        to = client.at(handle())
+
+        def goes() -> bool:
+            try:
+                to.submit_with_completion("x" * 1_000) if what == "cast" else to.poll(a_ref())
+            except SendBufferFull:
+                return False
+            return True
+
+        while goes():
+            pass
+        fake.say(Credit(messages=100, bytes=10**9))
+
+        assert until(goes, "the credit is heard")
 
 
 def test_a_poll_answer_is_returned(fake: FakeDaemon) -> None:

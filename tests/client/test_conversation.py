@@ -486,6 +486,21 @@ def test_what_was_taken_in_is_credited_step_by_step() -> None:
     assert totals == sorted(totals)
 
 
+def test_an_interrupted_reader_has_taken_its_message_in() -> None:
+    """Uncounted, every Ctrl-C would narrow the daemon's window by a message, for good."""
+    peer = Peer()
+
+    def interrupted(_message: object) -> bool:
+        raise KeyboardInterrupt
+
+    peer.talk.own.expect(interrupted, "receive")
+    with pytest.raises(KeyboardInterrupt):
+        peer.say(big(1))
+    peer.talk.looked()
+
+    assert len(credits_of(peer)) == 1
+
+
 def test_a_full_mailbox_stops_the_credit_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by what the reader reads (D33)."""
     peer = Peer()
@@ -578,6 +593,19 @@ def test_credit_makes_room_for_sends_again(monkeypatch: pytest.MonkeyPatch) -> N
     peer.say(Credit(messages=100, bytes=10**9))
 
     assert sent_until_refused(peer) == before > 0
+
+
+def test_whoever_is_refused_was_crowded_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is when a shell looks for credit first, so that no stale account refuses anything."""
+    peer = Peer()
+    monkeypatch.setattr(conversation, "SEND_BOUND_BYTES", 2_000)
+    before = peer.talk.crowded
+    sent_until_refused(peer)
+
+    assert not before
+    assert peer.talk.crowded
+    peer.say(Credit(messages=100, bytes=10**9))
+    assert not peer.talk.crowded
 
 
 def test_what_the_daemon_has_read_is_known_from_an_answer_to_something_later() -> None:

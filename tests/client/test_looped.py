@@ -19,13 +19,16 @@ from genagent_protocol.errors import (
     DaemonLost,
     NotReachable,
     ProcessDown,
+    SendBufferFull,
     UsageError,
     VersionMismatch,
 )
 from genagent_protocol.reasons import NOCONNECTION, NOPROC
+from genagentd.client import conversation
 from genagentd.client.aio import AsyncClient
 from support.fake_daemon import FakeDaemon, fake_daemon
 from support.peer import a_ref, handle
+from support.waiting import until
 
 
 def listing(_request: Any) -> Listing:
@@ -236,3 +239,27 @@ async def test_telemetry_is_told_off_when_its_mailbox_closes(fake: FakeDaemon) -
         off = await heard(fake, Request, 2)
 
     assert off.request == requests.WatchTelemetry(on=False)
+
+
+async def test_a_task_that_only_sends_hears_what_was_taken_in(
+    fake: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may never let the loop read; what was sent in all is not held against it for ever."""
+    monkeypatch.setattr(conversation, "SEND_BOUND_BYTES", 8_000)
+    async with AsyncClient(fake.run) as client:
+        to = client.at(handle())
+
+        def goes() -> bool:
+            try:
+                to.submit_with_completion("x" * 1_000).send(None)
+            except SendBufferFull:
+                return False
+            except StopIteration:
+                return True
+            raise AssertionError("it waits")
+
+        while goes():
+            pass
+        fake.say(Credit(messages=100, bytes=10**9))
+
+        assert until(goes, "the credit is heard")
