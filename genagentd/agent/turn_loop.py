@@ -1,23 +1,37 @@
 """The turn's thread: one event loop of its own, in which at most one turn runs at a time.
 
-Whatever a turn raises, SystemExit included, ends that turn and not the thread. A
-turn has ended when its code has: its tasks, cancelled at its end, and the calls it
-made in other threads with `asyncio.to_thread` or `run_in_executor`.
+Whatever a turn raises, SystemExit included, ends that turn and not the thread, and
+neither does a turn that stops the loop. A turn has ended when its code has: its tasks,
+cancelled at its end, the calls it made in other threads with `asyncio.to_thread` or
+`run_in_executor`, and the clean-up of asynchronous generators that nobody holds any more.
 
-This does not wait for threads that a turn started by other means.
+This does not wait for threads that a turn started by other means, nor close a
+generator that somebody still holds: it may be the session's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from genagentd.agent import forked, log
 
 T = TypeVar("T")
+
+
+async def _generator() -> AsyncGenerator[None, None]:
+    yield
+
+
+_closing = _generator().aclose()
+#: What the task of a generator's clean-up runs.
+_Closing: type[object] = type(_closing)
+_closing.close()
+del _closing
 
 
 class TurnLoop(asyncio.SelectorEventLoop):
@@ -27,6 +41,8 @@ class TurnLoop(asyncio.SelectorEventLoop):
         super().__init__(forked.Selector())
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._outside: set[concurrent.futures.Future[Any]] = set()
+        #: Whether it was stopped by us; whoever else stops it only interrupts it.
+        self.over = False
 
     def run_in_executor(  # type: ignore[override]  # typeshed spells it with variadic generics
         self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
@@ -44,6 +60,11 @@ class TurnLoop(asyncio.SelectorEventLoop):
             self._pool = concurrent.futures.ThreadPoolExecutor(thread_name_prefix="turn")
         return self._pool
 
+    def end(self) -> None:
+        """Stop, for good."""
+        self.over = True
+        self.stop()
+
     def close(self) -> None:
         """Close the loop and let its threads end."""
         if self._pool is not None:
@@ -51,14 +72,36 @@ class TurnLoop(asyncio.SelectorEventLoop):
         super().close()
 
     async def end_strays(self) -> None:
-        """Cancel every other task and return when all of them, and all calls outside, are over."""
+        """Cancel every other task and return when all of them, and all calls outside, are over.
+
+        Each is told once, and the closing of a generator is not, so that no clean-up is cut
+        off. Whoever cancels the task that waits here (a task may do so as it ends) changes
+        nothing about that.
+        """
+        told: set[asyncio.Task[Any]] = set()
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                if not self._left():
+                    # What was handed to the loop just now, by a thread that ended or for a
+                    # generator that was let go of, is a task only after the loop's next turn.
+                    await asyncio.sleep(0)
+                    if not self._left():
+                        return
+                if others := self._others():
+                    for task in others - told:
+                        if not isinstance(task.get_coro(), _Closing):
+                            task.cancel()
+                    told |= others
+                    await asyncio.wait(others)
+                elif calls := tuple(self._outside):
+                    await asyncio.wait([asyncio.wrap_future(call, loop=self) for call in calls])
+
+    def _left(self) -> bool:
+        return bool(self._others() or self._outside)
+
+    def _others(self) -> set[asyncio.Task[Any]]:
         me = asyncio.current_task(self)
-        while others := [task for task in asyncio.all_tasks(self) if task is not me]:
-            for task in others:
-                task.cancel()
-            await asyncio.wait(others)
-        while calls := list(self._outside):
-            await asyncio.wait([asyncio.wrap_future(call, loop=self) for call in calls])
+        return {task for task in asyncio.all_tasks(self) if task is not me}
 
 
 class TurnThread:
@@ -105,7 +148,7 @@ class TurnThread:
     def close(self) -> None:
         """Let the thread end when it comes to it; no turn is begun any more."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._loop.end)
 
     def begin(self, turn: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin *turn*; from inside the thread."""
@@ -114,12 +157,10 @@ class TurnThread:
 
 def _run(loop: TurnLoop) -> None:
     asyncio.set_event_loop(loop)
-    while True:
+    while not loop.over:
         try:
             loop.run_forever()
         except BaseException as error:  # noqa: BLE001  # a task that nobody awaits raised it
             # asyncio lets SystemExit of any task through; whoever awaits the task hears of it too.
             log.line("turn.stray_exit", error=log.class_of(error))
-            continue
-        loop.close()
-        return
+    loop.close()

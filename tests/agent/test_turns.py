@@ -29,6 +29,7 @@ from genagent_protocol.reasons import (
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.stream import BREATH, Work, perform
 from genagentd.agent.turn import CheckpointCall, Turns
+from genagentd.agent.turn_loop import TurnLoop
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.recorders import Recorder, Trace
 
@@ -392,6 +393,81 @@ class Odd:
 
         return Streaming(events(), session)
 
+    def linked(self, session: str) -> Streaming:
+        async def linger() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                Odd.ended.append("linked")
+
+        async def events() -> Any:
+            turn = asyncio.current_task()
+            assert turn is not None
+            tasks = [asyncio.create_task(linger()), asyncio.create_task(asyncio.Event().wait())]
+            tasks[1].add_done_callback(lambda _: turn.cancel())
+            await asyncio.sleep(0)
+            yield event("result", text="done")
+
+        return Streaming(events(), session)
+
+    def inner(self, session: str) -> Streaming:
+        async def inner() -> AsyncIterator[Event]:
+            try:
+                yield event("text", text="one")
+                yield event("result", text="done")
+            finally:
+                await asyncio.sleep(0)
+                Odd.ended.append("inner")
+
+        async def events() -> AsyncIterator[Event]:
+            async for said in inner():
+                yield said
+
+        return Streaming(events(), session)
+
+    def handing(self, session: str) -> Streaming:
+        asked = threading.Event()
+
+        async def linger() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                asked.set()
+
+        async def late() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                Odd.ended.append("late")
+
+        def outside(loop: asyncio.AbstractEventLoop) -> None:
+            assert asked.wait(DEADLINE_S)
+            for _ in range(10):
+                # The loop has its turn: there is no task any more that could be waited for.
+                had = threading.Event()
+                loop.call_soon_threadsafe(had.set)
+                assert had.wait(DEADLINE_S)
+            asyncio.run_coroutine_threadsafe(late(), loop)
+
+        async def events() -> Any:
+            loop = asyncio.get_running_loop()
+            tasks = [asyncio.create_task(linger()), asyncio.create_task(late())]
+            loop.run_in_executor(None, outside, loop)
+            await asyncio.sleep(0)
+            yield event("result", text=str(len(tasks)))
+
+        return Streaming(events(), session)
+
+    def stopping(self, session: str) -> Streaming:
+        async def events() -> Any:
+            asyncio.get_running_loop().stop()
+            await asyncio.sleep(0)
+            yield event("result", text="done")
+
+        return Streaming(events(), session)
+
     def leaving(self, session: str) -> Streaming:
         async def leave() -> None:
             raise SystemExit(3)
@@ -592,6 +668,106 @@ async def test_a_turn_is_over_when_its_own_tasks_are() -> None:
     async with living(backend=ODD) as agent:
         assert await agent.answered("stray") == "1"
         assert Odd.ended == ["stray"]
+
+
+async def test_a_turn_is_over_when_its_tasks_are_whatever_one_of_them_cancels() -> None:
+    """A task that cancels the turn's as it ends must not end the wait for the others."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("linked") == "done"
+        assert Odd.ended == ["linked"]
+
+
+async def test_a_turn_is_over_when_the_clean_up_of_a_generator_inside_its_stream_is() -> None:
+    """Nobody closes that generator but the loop, when it is let go of."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("inner") == "done"
+        assert Odd.ended == ["inner"]
+
+
+async def test_a_turn_is_over_when_what_its_calls_handed_back_is() -> None:
+    """A call in another thread may give the loop more to do as it ends."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("handing") == "2"
+        assert Odd.ended == ["late", "late"]
+
+
+class Strays:
+    """What a turn left behind, each doing something as it ends, and how many are not over."""
+
+    def __init__(self, loop: TurnLoop) -> None:
+        self.loop = loop
+        self.waiting: asyncio.Task[None] | None = None
+        self.running = 0
+        #: A task that waits for what nobody else knows is lost without this.
+        self.tasks: list[asyncio.Task[None] | None] = []
+
+    async def end(self, chains: list[list[str]]) -> None:
+        """Begin them, wait as a turn does, and see that nothing is left."""
+        self.waiting = asyncio.current_task()
+        self.tasks = [self.loop.create_task(self.stray(chain)) for chain in chains]
+        await asyncio.sleep(0)
+        await self.loop.end_strays()
+        assert asyncio.all_tasks() == {self.waiting}
+        assert self.running == 0
+
+    async def stray(self, chain: list[str]) -> None:
+        self.running += 1
+        self.tasks.append(asyncio.current_task())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._last(chain)
+
+    async def _generator(self, chain: list[str]) -> AsyncIterator[None]:
+        self.running += 1
+        try:
+            yield
+        finally:
+            await self._last(chain)
+
+    def _outside(self, chain: list[str]) -> None:
+        asyncio.run_coroutine_threadsafe(self.stray(chain), self.loop)
+
+    async def _last(self, chain: list[str]) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for number, what in enumerate(chain, 1):
+            match what:
+                case "cancels":
+                    assert self.waiting is not None
+                    self.waiting.cancel()
+                    continue
+                case "begins":
+                    self.tasks.append(self.loop.create_task(self.stray(chain[number:])))
+                case "lets go":
+                    await anext(self._generator(chain[number:]))
+                case "calls":
+                    self.loop.run_in_executor(None, self._outside, chain[number:])
+            break
+        self.running -= 1
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["cancels", "begins", "lets go", "calls"]), max_size=4), max_size=4
+    )
+)
+def test_nothing_of_a_turn_is_left_whatever_its_strays_do_as_they_end(
+    chains: list[list[str]],
+) -> None:
+    """A turn is over when its tasks, its calls and its generators are, in whatever order."""
+    loop = TurnLoop()
+    try:
+        loop.run_until_complete(Strays(loop).end(chains))
+    finally:
+        loop.close()
+
+
+async def test_a_turn_that_stops_its_loop_stops_nothing() -> None:
+    """Only the end of the agent ends the thread of its turns."""
+    async with living(backend=ODD) as agent:
+        for _ in "12":
+            assert await agent.answered("stopping") == "done"
 
 
 async def test_an_interrupted_turn_is_over_when_its_calls_in_other_threads_are() -> None:
