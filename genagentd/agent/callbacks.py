@@ -54,9 +54,15 @@ def overrides(agent: AnyAgent, name: str) -> bool:
     return getattr(type(agent), name) is not getattr(behaviour.Agent, name)
 
 
-async def settled(answer: Any) -> Any:
-    """Return a callback's answer, which may have to be awaited."""
-    return await answer if isinstance(answer, Awaitable) else answer
+async def settled(call: Callable[[], Any]) -> Any:
+    """Return what *call* to user code answers, which may have to be awaited.
+
+    Raises:
+        BaseException: whatever it raised.
+    """
+    with forked.home():
+        answer = called_plainly(call)
+        return await answer if isinstance(answer, Awaitable) else answer
 
 
 class Callbacks:
@@ -79,14 +85,12 @@ class Callbacks:
     async def run(self, callback: effects.Callback) -> inputs.FromCallback:
         """Run *callback* and return what became of it."""
         try:
-            answer = await settled(called_plainly(lambda: self._call(callback)))
-            forked.leave()
+            answer = await settled(lambda: self._call(callback))
             # What was returned is user code as well: its attributes may be properties.
             decision = self._judged(callback, answer)
             if not decisions.fits(callback.name, decision):
                 self._misfit(callback.name, answer)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
-            forked.leave(error)
             self.failed(callback.name, error)
             return inputs.CallbackCrashed(callback.name, log.class_of(error))
         return inputs.CallbackReturned(callback.name, decision)
@@ -190,10 +194,8 @@ class Callbacks:
 
     async def _last(self, name: str, call: Callable[[], Any]) -> None:
         try:
-            await settled(called_plainly(call))
-            forked.leave()
+            await settled(call)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
-            forked.leave(error)
             self.failed(name, error)
 
     def failed(self, name: str, error: BaseException) -> None:
@@ -211,15 +213,11 @@ class Callbacks:
         backend = self.backend
         assert isinstance(backend, Checkpoints)
         try:
-            answer = await settled(
-                called_plainly(lambda: backend.checkpoint_session(session, session_id))
-            )
-            forked.leave()
+            answer = await settled(lambda: backend.checkpoint_session(session, session_id))
             if is_session(answer):
                 return answer
             self._misfit("checkpoint_session", answer)
         except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
-            forked.leave(error)
             self.failed("checkpoint_session", error)
         return session
 
@@ -227,7 +225,8 @@ class Callbacks:
         """Return what outsiders may see of the state: `show_state`'s answer if it can be sent."""
         state = self.retained.state
         try:
-            answer = self.agent.show_state(state)
+            with forked.home():
+                answer = self.agent.show_state(state)
             try:
                 shown = freeze(answer)
             except NotPlain:

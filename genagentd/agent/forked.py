@@ -1,8 +1,8 @@
 """A child that the code of an agent forked is no agent: nothing of ours goes on in it.
 
 It has copies of everything, the loops and the channel included, and would serve them
-beside its parent. So whoever comes back from a callback, or to one of our loops, looks
-whether it is still the same process, and ends if it is not.
+beside its parent. So code of the agent's is run inside `home`, which lets nobody but the
+agent come out, and a child that gets to one of our loops is ended by its selector.
 
 This does not end a child that stays in its own code, execs or exits.
 """
@@ -13,6 +13,7 @@ import contextlib
 import os
 import selectors
 import sys
+from collections.abc import Iterator
 
 from genagentd.agent import log
 
@@ -39,6 +40,17 @@ def leave(error: BaseException | None = None) -> None:
     with contextlib.suppress(BaseException):
         sys.stdout.flush()
     os._exit(_status(error))
+
+
+@contextlib.contextmanager
+def home() -> Iterator[None]:
+    """Run code of the agent's inside; a child of the agent that comes out of it ends there."""
+    try:
+        yield
+    except BaseException as error:
+        leave(error)
+        raise
+    leave()
 
 
 def _status(error: BaseException | None) -> int:

@@ -21,7 +21,7 @@ from genagent_backends.base import Backend
 from genagent_protocol.errors import GenAgentError
 from genagent_protocol.plain import printable
 from genagent_protocol.reasons import StartError
-from genagentd.agent import log
+from genagentd.agent import forked, log
 from genagentd.agent.behaviour import Agent, AnyAgent
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.signatures import ARGUMENTS
@@ -122,7 +122,8 @@ def _attribute(spelled: str, kind: Any, what: str) -> Any:
             message=f"the {what} {spelled!r} is not spelled package.module:Class{_meant(spelled)}",
         )
     try:
-        found: Any = importlib.import_module(module_name)
+        with forked.home():
+            found: Any = importlib.import_module(module_name)
     except BaseException as error:  # noqa: BLE001  # the module's own code may raise whatever it likes
         return _not_imported(module_name, error)
     for step in path.split("."):
@@ -253,7 +254,8 @@ def _is_machinery(file: str) -> bool:
 
 def _instance(made_by: Any, spelled: str) -> Any:
     try:
-        return made_by()
+        with forked.home():
+            return made_by()
     except BaseException as error:  # noqa: BLE001  # a constructor is user code
         log.raised("init.failed", error, callback=spelled)
         return StartError(

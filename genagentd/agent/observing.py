@@ -19,7 +19,7 @@ from genagent_protocol.reasons import ExitReason, Failure
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.turns.effects import Emit
 from genagentd import telemetry
-from genagentd.agent import log
+from genagentd.agent import forked, log
 from genagentd.agent.stream import now_ms
 
 #: What goes to the log as well: what went wrong, and what changes an agent's course. Not a
@@ -91,7 +91,8 @@ class Observer:
         )
         if wanted:
             self._send(record)
-        telemetry.publish(record, _detached)
+        with forked.home():
+            telemetry.publish(record, _detached)
 
     def _measurements(self, emit: Emit) -> dict[str, Plain]:
         measured: dict[str, Plain] = {}

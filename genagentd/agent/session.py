@@ -37,7 +37,7 @@ from genagent_protocol.rpc.messages import Kind
 from genagent_protocol.rpc.reading import UNKNOWN_ID
 from genagent_protocol.rpc.sending import sendable_arguments
 from genagent_protocol.rpc.versions import VERSION
-from genagentd.agent import functions, log
+from genagentd.agent import forked, functions, log
 from genagentd.agent.calls import Say
 from genagentd.agent.functions import OFFERED_CATALOG_ID
 from genagentd.agent.sessions import Attached, Wanted, called_plainly
@@ -200,13 +200,16 @@ class Session:
         name = prepared.function.name
         method, arguments = self._registry.methods[name], thawed_object(prepared.args)
         try:
-            return called_plainly(lambda: method(arguments, state))
+            with forked.home():
+                return called_plainly(lambda: method(arguments, state))
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             return _failure(name, error)
 
     async def _answer_later(self, prepared: Prepared, outcome: Awaitable[object]) -> None:
         try:
-            self._answer(prepared, await outcome)
+            with forked.home():
+                answer = await outcome
+            self._answer(prepared, answer)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self._answer(prepared, _failure(prepared.function.name, error))
 

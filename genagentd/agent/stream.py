@@ -21,11 +21,10 @@ from genagent_protocol.events import Completed, Event, Outcome
 from genagent_protocol.plain import MAX_DEPTH, FrozenDict, deeper_than, encoded_size, freeze
 from genagent_protocol.reasons import EventCaptureOverflow, Reason
 from genagent_protocol.turns.capture import Capture
-from genagentd.agent import log
+from genagentd.agent import forked, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import is_session, overrides, plain, settled
 from genagentd.agent.class_names import module_of
-from genagentd.agent.sessions import called_plainly
 
 #: After so many events the turn's own loop gets a moment, whatever kind of stream they are of.
 BREATH = 64
@@ -86,7 +85,8 @@ async def perform(work: Work) -> Ended:
     state = work.state
     if watched:
         try:
-            state = work.agent.copy_state(work.state)
+            with forked.home():
+                state = work.agent.copy_state(work.state)
         except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
             log.raised(
                 "callback.failed",
@@ -96,7 +96,8 @@ async def perform(work: Work) -> Ended:
                 callback="copy_state",
             )
             return _not_begun(work, events.Failed(Reason("state_not_copyable")))
-    answer = await settled(work.backend.prompt(work.session, work.prompt, work.offer))
+    backend = work.backend
+    answer = await settled(lambda: backend.prompt(work.session, work.prompt, work.offer))
     if isinstance(answer, Failed):
         return _not_begun(work, events.Failed(reason_of(plain(answer.reason))))
     if not isinstance(answer, Streaming):
@@ -105,7 +106,7 @@ async def perform(work: Work) -> Ended:
     reading = Reading(work, capture, began_ms, watched, state)
     await reading.read(answer.events)
     outcome = capture.outcome(prompt=work.prompt, duration_ms=now_ms() - began_ms)
-    session = await _taught(work.backend, answer.session, outcome)
+    session = await _taught(backend, answer.session, outcome)
     return Ended(outcome, reading.state, session)
 
 
@@ -127,10 +128,11 @@ class Reading:
     async def read(self, stream: Any) -> None:
         """Take the stream in, up to its first terminal event or what does not fit."""
         try:
-            if hasattr(stream, "__aiter__"):
-                await self._read_async(stream)
-            else:
-                await self._read_plain(stream)
+            with forked.home():
+                if hasattr(stream, "__aiter__"):
+                    await self._read_async(stream)
+                else:
+                    await self._read_plain(stream)
         finally:
             await _close(stream)
 
@@ -147,6 +149,7 @@ class Reading:
                 return
 
     async def _take(self, said: object) -> None:
+        forked.leave()
         # Nothing can interrupt a plain iterable, and an asynchronous one only where it waits; with
         # several events at hand it does not. So both are asked after each of their elements.
         await self._heed()
@@ -155,7 +158,7 @@ class Reading:
             return
         if self.watched:
             handle, state = self.work.agent.handle_stream_event, self.state
-            self.state = await settled(called_plainly(lambda: handle(event, state)))
+            self.state = await settled(lambda: handle(event, state))
         await self.work.guide.relay(event)
         self.taken += 1
         if self.taken % BREATH == 0:
@@ -182,7 +185,7 @@ async def _close(stream: Any) -> None:
     close: Callable[[], Awaitable[None] | None] | None
     close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
     if close is not None:
-        await settled(close())
+        await settled(close)
 
 
 def _stamped(said: object, at_ms: int) -> Event:
@@ -201,7 +204,8 @@ def _stamped(said: object, at_ms: int) -> Event:
 
 async def _taught(backend: Backend, session: Session, outcome: Outcome) -> Session:
     if isinstance(outcome, Completed) and isinstance(backend, UpdatesSession):
-        answer = await settled(backend.update_session(session, outcome.response.terminal.data))
+        data = outcome.response.terminal.data
+        answer = await settled(lambda: backend.update_session(session, data))
         if not is_session(answer):
             raise TypeError("update_session returned Failed, not a session")
         return answer

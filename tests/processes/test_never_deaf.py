@@ -12,7 +12,7 @@ from genagent_protocol.refs import AgentHandle
 from genagentd.client.client import Client
 from support import fleet
 from support.daemons import PrivateDaemon
-from support.rude_agents import RAISES, STREAMS
+from support.rude_agents import PLACES, RAISES, STREAMS
 
 pytestmark = pytest.mark.process
 
@@ -130,3 +130,25 @@ def test_a_child_that_an_agent_forked_ends_when_it_comes_back_to_us(
 
     assert ended == status or (status is None and ended in (0, 1))
     assert written(daemon, "forks").count("fork.returned") == 2
+
+
+def test_a_child_that_was_forked_ends_wherever_it_comes_back(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """Nothing of ours goes on in it, from the start to the end of a turn: it has copies of all."""
+    for place in PLACES:
+        client.start_agent(
+            "support.rude_agents:ForksAnywhere",
+            name=place,
+            backend="support.rude_agents:ForkingBackend",
+            options={"place": place},
+            cwd=fleet.HERE,
+        )
+
+        assert client.ask(place, "go", 30_000).text == "done"
+        assert client.status(place).agent_state == 0
+
+        said = written(daemon, place)
+        assert said.count("the child ended with 0") == 1, place
+        assert "the child went on" not in said
+        assert said.count("fork.returned") == 1

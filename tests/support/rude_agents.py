@@ -7,9 +7,10 @@ import builtins
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from genagent_protocol.events import Event, Response
+from genagent_backends.base import Streaming
+from genagent_protocol.events import Event, Response, event
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.refs import RequestRef
 from genagentd import Agent, NoReply, Started, telemetry
@@ -132,8 +133,8 @@ class Forks(Agent[int | None]):
     def show_state(self, state: int | None) -> int | None:
         return state
 
-    def handle_stream_event(self, event: Event, state: int | None) -> int | None:
-        if event.kind != "text" or self.how != "returns into the turn":
+    def handle_stream_event(self, said: Event, state: int | None) -> int | None:
+        if said.kind != "text" or self.how != "returns into the turn":
             return state
         child = os.fork()
         return state if child == 0 else _status_of(child)
@@ -158,3 +159,89 @@ class Forks(Agent[int | None]):
 
 def _status_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+#: Where `ForksAnywhere` and its backend can fork.
+PLACES = (
+    "init_agent",
+    "copy_state",
+    "start_session",
+    "prompt",
+    "stream",
+    "handle_stream_event",
+    "close",
+    "update_session",
+    "show_state",
+    "telemetry",
+)
+
+
+class _Forks:
+    """Has one child forked, in one place, and says where else that child gets to."""
+
+    place = ""
+    pid = 0
+
+    def pass_by(self, place: str) -> None:
+        if os.getpid() != self.pid:
+            print("the child went on to", place, flush=True)
+        elif place == self.place:
+            self.place = ""
+            child = os.fork()
+            if child:
+                print("the child ended with", _status_of(child), flush=True)
+
+
+_forks = _Forks()
+
+
+class ForksAnywhere(Agent[int]):
+    """Forks a child that comes back to us in the place that the option `place` names."""
+
+    def init_agent(self, options: FrozenDict) -> Started[int]:
+        _forks.place, _forks.pid = str(options["place"]), os.getpid()
+        telemetry.attach(lambda _record: _forks.pass_by("telemetry"))
+        _forks.pass_by("init_agent")
+        return Started({}, 0)
+
+    def copy_state(self, state: int) -> int:
+        _forks.pass_by("copy_state")
+        return state
+
+    def show_state(self, state: int) -> int:
+        _forks.pass_by("show_state")
+        return state
+
+    def handle_stream_event(self, said: Event, state: int) -> int:
+        _forks.pass_by("handle_stream_event")
+        return state
+
+    def handle_response(self, ref: RequestRef, response: Response, state: int) -> NoReply[int]:
+        return NoReply(state)
+
+
+class ForkingBackend:
+    """The backend of an agent that forks anywhere; its stream has a clean-up."""
+
+    def start_session(self, options: FrozenDict) -> str:
+        _forks.pass_by("start_session")
+        return "session"
+
+    def terminate_session(self, session: str) -> None:
+        return None
+
+    def prompt(self, session: str, prompt: str, turn: object) -> Streaming:
+        _forks.pass_by("prompt")
+        return Streaming(self._stream(), session)
+
+    def _stream(self) -> Iterator[Event]:
+        try:
+            _forks.pass_by("stream")
+            yield event("result", text="done")
+            raise AssertionError("nothing is asked for after the result")
+        finally:
+            _forks.pass_by("close")
+
+    def update_session(self, session: str, data: FrozenDict) -> str:
+        _forks.pass_by("update_session")
+        return session
