@@ -163,6 +163,8 @@ def _live(cradle: socket.socket, directory: str) -> NoReturn:
             # The helper is gone, and another one has newborns of its own.
             beginning.give_up()
             os._exit(0)
+        # First of all: what fails from here on is told in the agent's own log.
+        _take_streams(newborn.log.fd)
         beginning.be_found()
         _tell(newborn.pipe.fd)
         _become(newborn)
@@ -213,10 +215,9 @@ def _settle(cradle: socket.socket) -> None:
 
 
 def _become(newborn: Newborn) -> None:
-    """Take exactly the given surroundings."""
+    """Take exactly the given environment and directory."""
     if os.getppid() != newborn.daemon:
         os._exit(1)  # The daemon died before we could ask to die with it.
-    _take_streams(newborn.log.fd)
     os.environ.clear()
     os.environ.update(newborn.environ)
     _look_again()
