@@ -150,6 +150,8 @@ class Life:
         self._refs = OwnRefs()
         self._inbox: Inbox
         self._channel: Channel | None = None
+        #: Frames that came before there was a mailroom to account for them.
+        self._taken: list[Frame] = []
 
     def is_there(self) -> bool:
         """Whether the daemon finds it."""
@@ -182,6 +184,9 @@ class Life:
         calls = Calls(outgoing.say)
         sessions = Sessions(outgoing.say, self._inbox.put)
         mail = Mail(self._inbox, outgoing, calls, sessions, watched=hello.telemetry)
+        while self._taken:
+            # The daemon counts them: a hello of 4 MiB would keep its window closed for good.
+            mail.took(self._taken.pop())
         self._inbox.sort(mail.arrived)
         if self._channel is not None:
             self._channel.on_frame = mail.arrived
@@ -200,6 +205,7 @@ class Life:
             frame = self._inbox.take()
             try:
                 if isinstance(frame, Frame):
+                    self._taken.append(frame)
                     said = incoming.opened(frame.header, frame.body)
                     if isinstance(said, AgentHello):
                         return said

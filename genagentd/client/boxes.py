@@ -72,6 +72,12 @@ def about(ref: RequestRef) -> Matching:
     return matches
 
 
+def box_number(header: Header) -> int:
+    """Return which mailbox of its connection a message is for."""
+    _, _, number = header.to.rpartition("/")[2].partition(".")
+    return int(number) if number.isdecimal() else 0
+
+
 @dataclass(slots=True)
 class Holding:
     """What all mailboxes of one client hold together."""

@@ -68,7 +68,7 @@ from genagent_protocol.requests import (
     WatchTelemetry,
 )
 from genagentd.client.bound import SEND_BOUND_BYTES, answers, takes_back
-from genagentd.client.boxes import Box, Holding, Message
+from genagentd.client.boxes import Box, Holding, Message, box_number
 from genagentd.client.outstanding import Frames, Open, Watch, Watched, bare_handle, fate_of
 from genagentd.client.waiting import Waiting
 from genagentd.outbox import MESSAGE_COST_BYTES, Intake
@@ -145,10 +145,7 @@ class Conversation:
 
     @property
     def crowded(self) -> bool:
-        """Whether so much is not known to be taken in that what follows may be refused.
-
-        What has arrived meanwhile may know more: take it in before anything is refused.
-        """
+        """Whether what follows may be refused: take in first what the daemon says of that."""
         return self._sent_bytes - self._taken_bytes > SEND_BOUND_BYTES // 2
 
     def _post(self, to: str, envelope: object, ref: str | None = None) -> None:
@@ -363,7 +360,7 @@ class Conversation:
             return asked is None or asked.to == sender
         if isinstance(said, UiMessage):
             # A session that was closed meanwhile has no box, and what was on its way is lost.
-            number = _box_number(header)
+            number = box_number(header)
             return number not in self._boxes or self._sessions.get(number) == sender
         return said.ref is None or said.ref.incarnation.text == sender
 
@@ -377,7 +374,7 @@ class Conversation:
     def _boxes_of(self, header: Header) -> list[Box]:
         if header.kind == "telemetry":
             return self._telemetry
-        box = self._boxes.get(_box_number(header))
+        box = self._boxes.get(box_number(header))
         return [] if box is None else [box]
 
     def _hear(self, header: Header, envelope: Any, cost: int) -> None:
@@ -500,9 +497,3 @@ class Conversation:
         self._monitors.clear()
         for box in self._boxes.values():
             box.end(lambda what: DaemonLost(what, fate="nothing more will arrive"))
-
-
-def _box_number(header: Header) -> int:
-    """Return which mailbox of this connection a message is for."""
-    _, _, number = header.to.rpartition("/")[2].partition(".")
-    return int(number) if number.isdecimal() else 0

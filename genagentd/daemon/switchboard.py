@@ -199,12 +199,13 @@ class Switchboard:
         client = self._by_route.get(message.route) or self._new_client(message)
         if client.cut_off:
             return
+        # Whatever it is: what is not counted narrows the sender's window for good.
+        self._credit(client, message.body)
         try:
             header = decode_header(message.header)
         except RemoteWireError:
             self.bad_frames += 1
             return
-        self._credit(client, message.body)
         if header.to == DAEMON:
             self._on_control(client, message.body)
         elif client.welcome and header.kind in CLIENT_SAYS:

@@ -23,6 +23,8 @@ DeliveryClass = Literal["must_keep", "droppable"]
 DROPPABLE = frozenset({"event_message", "telemetry"})
 #: A header names a few short texts; a larger frame is none.
 MAX_HEADER_BYTES = 4096
+#: A ref is the one text that is handed on as somebody wrote it: it leaves room for the stamps.
+MAX_REF_CHARS = 512
 
 
 class Header(NamedTuple):
@@ -103,6 +105,8 @@ def _check(header: Header) -> None:
     kind, to, sender, delivery, ref, _, last, bodies, size, version, answers, behind = header
     if not (type(kind) is type(to) is type(sender) is str and (ref is None or type(ref) is str)):
         raise RemoteWireError("a header's kind, to, from and ref are text")
+    if ref is not None and len(ref) > MAX_REF_CHARS:
+        raise RemoteWireError(f"a header's ref has at most {MAX_REF_CHARS} characters")
     if not (type(bodies) is type(size) is type(version) is type(behind) is int):
         raise RemoteWireError("a header's v, bodies, size and behind are integers")
     if version < 1 or bodies < 1 or size < 0 or behind < 0:

@@ -20,7 +20,7 @@ from genagentd.arrivals import Message, Peer
 from genagentd.channels import Connection, Listener
 from genagentd.daemon import switchboard
 from genagentd.daemon.switchboard import Client, Port, Sender, Switchboard
-from genagentd.outbox import Capacity, Outbox, Parcel
+from genagentd.outbox import WINDOW_BYTES, Capacity, Outbox, Parcel
 from support import wire_examples
 
 BOOT = BootId("0123456789abcdef")
@@ -219,6 +219,16 @@ async def test_garbage_is_counted_and_the_connection_lives(house: House) -> None
 
     await until(lambda: house.work, "the good one arrived")
     assert house.board.foreign_frames == 2
+
+
+async def test_garbage_is_taken_in_like_anything_else(house: House) -> None:
+    """Uncounted, it would narrow its sender's window for good."""
+    person = await house.person()
+
+    person.connection.send(b"\xc1", b"x" * (WINDOW_BYTES // 4))
+
+    await until(lambda: person.envelopes, "credit came")
+    assert isinstance(person.envelopes[0], envelopes.Credit)
 
 
 async def test_the_end_of_a_client_is_told_once_and_behind_its_last_word(house: House) -> None:

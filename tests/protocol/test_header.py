@@ -13,6 +13,7 @@ from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import (
     DROPPABLE,
     MAX_HEADER_BYTES,
+    MAX_REF_CHARS,
     Header,
     decode_header,
     encode_header,
@@ -56,6 +57,16 @@ def test_a_header_is_read_as_it_was_written(header: Header) -> None:
     assert decode_header(encode_header(header)) == header
 
 
+@pytest.mark.parametrize("character", ["x", "\N{SNOWMAN}", "\U0001f600"])
+def test_whoever_may_say_a_header_may_have_it_handed_on(character: str) -> None:
+    """The daemon writes the sender and more into it; what it sends, its receiver can read."""
+    said = decode_header(raw(to="x" * 64, kind="x" * 64, ref=character * MAX_REF_CHARS))
+    last = 2**63
+    stamped = said._replace(sender="x" * 64, first=last, last=last, size=last, behind=last)
+
+    assert decode_header(encode_header(stamped)) == stamped
+
+
 def test_the_least_a_header_says_is_version_kind_and_recipient() -> None:
     """Everything else has a meaning when it is not there."""
     assert decode_header(raw()) == Header("submit", "daemon")
@@ -94,6 +105,7 @@ def test_fields_that_say_nothing_are_not_sent() -> None:
         {"from": 7},
         {"from": b"x"},
         {"ref": 7},
+        {"ref": "x" * (MAX_REF_CHARS + 1)},
         {"class": "later"},
         {"class": ""},
         {"class": 1},

@@ -29,6 +29,7 @@ from genagent_protocol.requests import AgentRequest
 from genagentd.agent.entry import Life
 from genagentd.arrivals import Message
 from genagentd.channels import Connection
+from genagentd.outbox import MESSAGE_COST_BYTES, WINDOW_BYTES
 
 T = TypeVar("T")
 
@@ -59,6 +60,8 @@ class Conversation:
     #: Everything the agent has said so far, in order.
     said: list[Said] = field(default_factory=list)
     alarms: list[int] = field(default_factory=list)
+    #: What was said to the agent so far, as windows count it.
+    told_bytes: int = 0
     _unread: deque[Said] = field(default_factory=deque)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _calls: int = 0
@@ -79,7 +82,12 @@ class Conversation:
         body = codec.encode(envelope)
         kind = schema.tag_of(type(envelope))
         header = Header(kind, INCARNATION.text, sender, ref=ref, size=len(body))
+        self.send(header, body)
+
+    def send(self, header: Header, body: bytes) -> None:
+        """Send one message to the agent, whatever it is."""
         assert self.connection.send(encode_header(header), body)
+        self.told_bytes += len(body) + MESSAGE_COST_BYTES
 
     def told(self, kind: type[T]) -> list[T]:
         """Return everything of *kind* that the agent has said so far."""
@@ -149,6 +157,15 @@ class Conversation:
     async def notified(self, event: object) -> None:
         """Have *event* handled or retained."""
         await self.call(requests.NotifyAck(event=freeze(event)))
+
+    async def owed_bytes(self) -> int:
+        """Return what the agent has not accounted for once it has dealt with all it was told."""
+        # More than a step of credit, so that it says how much it has taken in by then.
+        self.say(envelopes.Notify(event="x" * (WINDOW_BYTES // 4)), CLIENT.text)
+        told_bytes = self.told_bytes
+        self.say(envelopes.Ping(call=0))
+        await self.next(envelopes.Pong, lambda said: said.call == 0)
+        return told_bytes - max(credit.bytes for credit in self.told(envelopes.Credit))
 
     async def shown(self) -> Any:
         """Return the state that the agent shows."""
