@@ -108,12 +108,12 @@ def start(timeout: float, config: Path | None) -> None:
 
     When one is running already, that is fine too.
     """
-    from genagentd.daemon.service import is_locked
+    from genagentd.daemon.lock import is_locked, listener
 
     where = places()
     deadline = time.monotonic() + timeout
     began: subprocess.Popen[bytes] | None = None
-    if not is_locked(where):
+    if not is_locked(where) and listener(where) is None:
         began = _spawn(where, config)
     state = _answer(deadline, where, began)
     ours = began is not None and began.pid in (state.pid, _parent(state.pid))
@@ -200,23 +200,24 @@ def _slow(where: Places, pid: int) -> Failure:
 
 
 def _silent(where: Places) -> Failure:
-    from genagentd.daemon.service import lock_holder
+    from genagentd.daemon.lock import holder
 
-    pid = lock_holder(where)
-    gone = pid is not None and not os.path.lexists(where.socket)
+    found = holder(where)
+    pid = None if found is None else found.pid
+    gone = not os.path.lexists(where.socket)
     why = f"cannot be reached: its socket {where.socket} was removed" if gone else "does not answer"
     again = f"have it make that anew with: kill -HUP {pid}, or end it with: genagentd stop"
     return Failure(
         exits.NOT_REACHABLE,
         "not_answering",
         f"the daemon in {where.run} ({_who(pid)}) {why}; nothing was changed",
-        again if gone else f"see {where.daemon_log}",
+        again if gone and pid is not None else f"see {where.daemon_log}",
         {"pid": pid, "log": _tail(where.daemon_log)},
     )
 
 
 def _who(pid: int | None) -> str:
-    return "whose pid is not known yet" if pid is None else f"pid {pid}"
+    return "whose pid is not known" if pid is None else f"pid {pid}"
 
 
 def _ask_core(where: Places, within_s: float) -> CoreState | None:
@@ -243,32 +244,37 @@ def _tail(log: Path) -> list[str]:
 def stop(timeout: float, force: bool) -> None:
     """Let the daemon end, and its agents with it, and wait until it is gone."""
     from genagentd.client.core import stop_daemon
-    from genagentd.daemon.service import is_locked, lock_holder
+    from genagentd.daemon.lock import holder, is_locked, listener
 
     where = places()
     deadline = time.monotonic() + timeout
-    if not is_locked(where):
+    locked = is_locked(where)
+    named = holder(where) if locked else None
+    # Somebody may have removed the lock of one that can be reached, or written into it.
+    found = named or listener(where)
+    if not locked and found is None:
         raise Failure(
             exits.NOT_REACHABLE,
             "not_reachable",
             f"no daemon runs in {where.run}; there is nothing to stop",
         )
-    pid = lock_holder(where)
-    ticks = 0 if pid is None else kernel.started_ticks(pid)
+    pid = None if found is None else found.pid
     signals = []
     try:
         stop_daemon(where.socket, round(timeout * 1000), force=force)
     except DaemonLost:
         pass  # If it ends before it can answer, that is what was wanted.
     except NotReachable:
-        if pid is None or time.monotonic() > deadline:
+        if not locked or time.monotonic() > deadline:
             raise
+        if named is None:
+            raise _silent(where) from None
         # It holds the lock, so it is there. A second signal means force, if it is no echo.
         signals = [time.monotonic() + after_s for after_s in (0.0, _FORCE_AFTER_S)[: 1 + force]]
-    while is_locked(where) or (pid is not None and kernel.is_alive(pid, ticks)):
-        if pid is not None and signals and time.monotonic() >= signals[0]:
+    while is_locked(where) or (found is not None and found.alive):
+        if named is not None and signals and time.monotonic() >= signals[0]:
             del signals[0]
-            _ask_to_end(pid, ticks)
+            _ask_to_end(named.pid, named.started_ticks)
         if time.monotonic() > deadline:
             raise Failure(
                 exits.PENDING,
@@ -299,7 +305,7 @@ def _ask_to_end(pid: int, ticks: int) -> None:
 def status(timeout: float) -> None:
     """Say who the daemon is and how it is; exit 7 when there is none."""
     from genagentd.client.core import core_state
-    from genagentd.daemon.service import is_locked
+    from genagentd.daemon.lock import is_locked
 
     where = places()
     try:

@@ -9,34 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import resource
 import secrets
 import signal
 import stat
-import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from genagent_protocol.errors import GenAgentError
 from genagent_protocol.refs import BootId
 from genagentd import kernel, sockets
 from genagentd.config import BadConfiguration, Config
-from genagentd.daemon import guardian
+from genagentd.daemon import guardian, lock
 from genagentd.daemon.control import Daemon
 from genagentd.daemon.notify import ServiceManager
 from genagentd.daemon.report import configure, keep_log, reopen, report, warn
 from genagentd.entrance import is_leftover
 from genagentd.paths import Places, make_private
-from genagentd.socket_path import UnusablePlace, check_path, listener_pid
+from genagentd.socket_path import UnusablePlace, check_path
 
-#: A planted link is not followed, and a planted pipe blocks nobody.
-_LOCK_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-#: How long a reader waits for a lock holder to write its pid.
-_PID_WAIT_S = 2.0
 #: A second signal means force. One that comes so soon is the first one, sent to the whole tree
 #: and handed on by the guardian too.
 ECHO_S = 0.2
@@ -45,9 +38,9 @@ ECHO_S = 0.2
 class AlreadyRunning(GenAgentError):
     """Another daemon holds the lock of this runtime directory; `pid` is its process."""
 
-    def __init__(self, places: Places, pid: int | None) -> None:
-        self.pid = pid
-        who = "pid unknown" if pid is None else f"pid {pid}"
+    def __init__(self, places: Places, holder: lock.Holder | None) -> None:
+        self.pid = None if holder is None else holder.pid
+        who = "pid unknown" if holder is None else f"pid {holder.pid}"
         super().__init__(
             f"a daemon is already running in {places.run} ({who}); stop it with: genagentd stop"
         )
@@ -68,7 +61,7 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
     check_path(places.longest_socket)
     make_private(places.run)
     make_private(places.state)
-    with _locked(places) as lock:
+    with _locked(places) as held:
         _meet_nobody(places)
         for directory in (places.agents, places.logs):
             make_private(directory)
@@ -77,9 +70,9 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         keep_log(places.daemon_log)
         configure(config.log_format)
         kernel.adopt_orphans()
-        code = asyncio.run(_run(places, config, reload))
+        code = asyncio.run(_run(places, held, config, reload))
         sockets.end_context()
-        if _is_at(places.lock, lock):
+        if held.is_there:
             with contextlib.suppress(UnusablePlace):
                 _remove_stale(places)
     return code
@@ -95,90 +88,21 @@ def _check_processes() -> None:
 
 
 @contextlib.contextmanager
-def _locked(places: Places) -> Iterator[int]:
+def _locked(places: Places) -> Iterator[lock.Lock]:
+    held = lock.take(places)
+    if held is None:
+        raise AlreadyRunning(places, lock.holder(places) or lock.listener(places))
     try:
-        fd = os.open(places.lock, _LOCK_FLAGS | os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise UnusablePlace(
-            f"{places.lock} cannot be used as a lock: {error.strerror}; remove it"
-        ) from None
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise UnusablePlace(f"{places.lock} is no plain file; remove it")
-        while not _taken(fd, fcntl.LOCK_EX):
-            # Whoever only looks whether it is locked holds it for a moment, too.
-            if not _taken(fd, fcntl.LOCK_SH):
-                raise AlreadyRunning(places, lock_holder(places))
-            fcntl.flock(fd, fcntl.LOCK_UN)
-        _write_pid(fd, places)
-        yield fd
-        # The file stays, for removing it would let two daemons lock two files of one name.
-        os.ftruncate(fd, 0)
+        yield held
     finally:
-        os.close(fd)
-
-
-def _is_at(path: Path, fd: int) -> bool:
-    """Whether *path* still is the file that *fd* is.
-
-    Somebody may have removed the directory, and another daemon may live in its successor.
-    """
-    with contextlib.suppress(OSError):
-        return os.path.samestat(os.lstat(path), os.fstat(fd))
-    return False
-
-
-def _write_pid(fd: int, places: Places) -> None:
-    try:
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()} {kernel.started_ticks(os.getpid())}\n".encode(), 0)
-    except OSError as error:
-        raise UnusablePlace(f"{places.lock} cannot be written: {error.strerror}") from None
-
-
-def lock_holder(places: Places) -> int | None:
-    """Return the pid of the daemon that holds the lock, None if nobody does."""
-    deadline = time.monotonic() + _PID_WAIT_S
-    while is_locked(places):
-        found = _written_pid(places.lock)
-        if found is not None:
-            return found
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(0.01)
-    return None
-
-
-def is_locked(places: Places) -> bool:
-    """Whether a daemon holds the lock of this runtime directory."""
-    try:
-        fd = os.open(places.lock, _LOCK_FLAGS | os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        return stat.S_ISREG(os.fstat(fd).st_mode) and not _taken(fd, fcntl.LOCK_SH)
-    finally:
-        os.close(fd)
-
-
-def _taken(fd: int, how: int) -> bool:
-    try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _written_pid(path: Path) -> int | None:
-    fields = path.read_text().split()
-    return int(fields[0]) if fields else None
+        held.release()
 
 
 def _meet_nobody(places: Places) -> None:
     """Refuse to take the socket of a living daemon whose lock somebody removed."""
-    pid = listener_pid(places.socket)
-    if pid is not None:
-        raise AlreadyRunning(places, pid)
+    found = lock.listener(places)
+    if found is not None:
+        raise AlreadyRunning(places, found)
 
 
 def _remove_stale(places: Places) -> None:
@@ -213,7 +137,11 @@ def _raise_descriptor_limit() -> None:
 class _Service:
     """One daemon and the signals and the service manager that it answers to."""
 
-    def __init__(self, places: Places, config: Config, reload: Callable[[], Config]) -> None:
+    def __init__(
+        self, places: Places, held: lock.Lock, config: Config, reload: Callable[[], Config]
+    ) -> None:
+        self._places = places
+        self._lock = held
         self._reload = reload
         self._interrupted = False
         self._asked_at = 0.0
@@ -222,11 +150,11 @@ class _Service:
         self._daemon = Daemon(BootId(secrets.token_hex(8)), places, config)
         self._daemon.shell.on_change = lambda: self._manager.status(*self._daemon.counts)
 
-    async def run(self, places: Places) -> int:
+    async def run(self) -> int:
         """Serve until the last agent is gone after an end was asked for; return the exit code."""
         self._listen()
         self._daemon.shell.warm()
-        report("ready", pid=os.getpid(), run=str(places.run))
+        report("ready", pid=os.getpid(), run=str(self._places.run))
         self._manager.say("READY=1")
         self._manager.keep_watchdog_fed()
         await self._daemon.shell.finished.wait()
@@ -259,7 +187,7 @@ class _Service:
     def _asked_to_reload(self) -> None:
         self._manager.reloading()
         reopen()
-        self._daemon.renew()
+        self._renew()
         try:
             config = self._reload()
         except BadConfiguration as error:
@@ -269,6 +197,20 @@ class _Service:
             self._daemon.reconfigure(config)
         self._manager.say("READY=1")
 
+    def _renew(self) -> None:
+        """Be the one daemon of this directory again, and reachable, if somebody removed it."""
+        try:
+            make_private(self._places.run)
+            held = self._lock.renew()
+        except UnusablePlace as error:
+            warn("lock.lost", message=str(error))
+            return
+        # Without it the socket would be that of another daemon, now or later.
+        if held:
+            self._daemon.renew()
+        else:
+            warn("lock.taken", path=str(self._places.lock))
+
 
 def _unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log what nobody handled: a bug of ours, which the daemon outlives."""
@@ -277,5 +219,7 @@ def _unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
     warn("internal.error", message=context["message"], traceback="".join(trace))
 
 
-async def _run(places: Places, config: Config, reload: Callable[[], Config]) -> int:
-    return await _Service(places, config, reload).run(places)
+async def _run(
+    places: Places, held: lock.Lock, config: Config, reload: Callable[[], Config]
+) -> int:
+    return await _Service(places, held, config, reload).run()

@@ -304,7 +304,7 @@ def test_looking_at_the_lock_never_keeps_a_daemon_from_taking_it(place: PrivateD
 
 
 _LOOKS = """
-from genagentd.daemon.service import is_locked
+from genagentd.daemon.lock import is_locked
 from genagentd.paths import places
 print(flush=True)
 while True:
@@ -411,3 +411,69 @@ def test_a_daemon_whose_socket_was_removed_is_named_and_can_be_stopped(
     assert ran(place, "genagentd", "stop", *force).code == 0
     assert place.wait() == 0
     assert ran(place, "genagentd", "status").code == 7
+
+
+@pytest.mark.parametrize("lost", ["lock", "what it says", "directory"])
+def test_a_daemon_that_answers_is_found_and_stopped_whatever_became_of_its_lock(
+    place: PrivateDaemon, lost: str
+) -> None:
+    """'No daemon runs' was a lie, and what it would have stopped ran on."""
+    place.start()
+    pid = place.pid
+    match lost:
+        case "lock":
+            place.places.lock.unlink()
+        case "what it says":
+            place.places.lock.write_text("garbage\n")
+        case "directory":
+            shutil.rmtree(place.run)
+            place.signal(signal.SIGHUP)
+            until(lambda: ran(place, "genagentd", "status").code == 0, "it is reached again")
+            with Client(place.run) as client:
+                fleet.start(client, "a")
+
+    again = ran(place, "genagentd", "start", "--json")
+    stopped = ran(place, "genagentd", "stop", "--json")
+
+    assert (again.code, again.json["pid"], again.json["started"]) == (0, pid, False)
+    assert (stopped.code, stopped.json["pid"]) == (0, pid)
+    assert place.wait() == 0
+
+
+def test_no_stranger_whom_the_lock_names_is_signalled(place: PrivateDaemon) -> None:
+    """The daemon holds it and cannot be asked; the number in it was somebody else's before."""
+    place.start()
+    stranger = subprocess.Popen(["sleep", "1000"])
+    try:
+        place.places.lock.write_text(f"{stranger.pid} 12345\n")
+        os.unlink(place.places.socket)
+
+        told = ran(place, "genagentd", "stop", "--timeout", "10")
+
+        assert (told.code, "not known" in told.err) == (7, True)
+        assert stranger.poll() is None
+        assert place.guardian is not None
+        assert place.guardian.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+        place.stop()
+
+
+def test_a_daemon_leaves_the_socket_to_the_one_that_has_the_lock(place: PrivateDaemon) -> None:
+    """Somebody removed the directory under it, and then the socket of its successor."""
+    old = PrivateDaemon(run=place.run).start()
+    shutil.rmtree(place.run)
+    place.run.mkdir(mode=0o700)
+    place.start()
+    try:
+        os.unlink(place.places.socket)
+        old.signal(signal.SIGHUP)
+        old.stop()
+        assert not os.path.lexists(place.places.socket)
+
+        place.signal(signal.SIGHUP)
+
+        until(lambda: ran(place, "genagentd", "status").code == 0, "it is reached again")
+    finally:
+        old.stop()

@@ -1,0 +1,176 @@
+"""The lock that makes a daemon the only one of its runtime directory.
+
+That it is held is the kernel's word. Who holds it stands in the file, as a pid and the
+tick that process started at, and is believed only where such a process runs: what a
+daemon that was killed left there may be a stranger's number by now.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from genagentd import kernel
+from genagentd.paths import Places
+from genagentd.socket_path import UnusablePlace, listener_pid
+
+#: A planted link is not followed, and a planted pipe blocks nobody.
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+#: How long a reader waits for a lock holder to write who it is.
+_WAIT_S = 2.0
+_WRITTEN = re.compile(rb"([0-9]{1,10}) ([0-9]{1,20})\n")
+
+
+class Holder(NamedTuple):
+    """One process, which no other one with its number is."""
+
+    pid: int
+    started_ticks: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether exactly this process runs."""
+        return kernel.is_alive(self.pid, self.started_ticks)
+
+
+class Lock:
+    """The lock, held until it is released, or by the kernel's doing until this process ends."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file that we hold still has its name.
+
+        Somebody may have removed the directory, and another daemon may live in its successor.
+        """
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
+        return False
+
+    def renew(self) -> bool:
+        """Hold a new file, if somebody removed ours; False if another daemon holds that.
+
+        Raises:
+            UnusablePlace: there can be no such file.
+        """
+        if self.is_there:
+            return True
+        new = _opened(self._path)
+        if new is None:
+            return False
+        os.close(self._fd)
+        self._fd = new
+        return True
+
+    def release(self) -> None:
+        """Let go of it, with nobody's name in it.
+
+        The file stays: removing it would let two daemons lock two files of one name.
+        """
+        os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
+def take(places: Places) -> Lock | None:
+    """Return the lock of this runtime directory, or None if another daemon holds it.
+
+    Raises:
+        UnusablePlace: the file cannot be used as one.
+    """
+    fd = _opened(places.lock)
+    return None if fd is None else Lock(places.lock, fd)
+
+
+def _opened(path: Path) -> int | None:
+    """Return the file of that name, locked and with our name in it, or None if it is taken."""
+    try:
+        fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise UnusablePlace(
+            f"{path} cannot be used as a lock: {error.strerror}; remove it"
+        ) from None
+    try:
+        held = _hold(fd, path)
+    except UnusablePlace:
+        os.close(fd)
+        raise
+    if held:
+        return fd
+    os.close(fd)
+    return None
+
+
+def _hold(fd: int, path: Path) -> bool:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise UnusablePlace(f"{path} is no plain file; remove it")
+    while not _got(fd, fcntl.LOCK_EX):
+        # Whoever only looks whether it is locked holds it for a moment, too.
+        if not _got(fd, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    _write_holder(fd, path)
+    return True
+
+
+def _write_holder(fd: int, path: Path) -> None:
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()} {kernel.started_ticks(os.getpid())}\n".encode(), 0)
+    except OSError as error:
+        raise UnusablePlace(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _got(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_locked(places: Places) -> bool:
+    """Whether a daemon holds the lock of this runtime directory."""
+    try:
+        fd = os.open(places.lock, _FLAGS | os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return stat.S_ISREG(os.fstat(fd).st_mode) and not _got(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
+
+
+def holder(places: Places) -> Holder | None:
+    """Return the daemon that holds the lock; None if nobody does, or the file does not say who."""
+    deadline = time.monotonic() + _WAIT_S
+    while is_locked(places):
+        found = _written(places.lock)
+        if found is not None and found.alive:
+            return found
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
+    return None
+
+
+def _written(path: Path) -> Holder | None:
+    try:
+        said = _WRITTEN.fullmatch(path.read_bytes())
+    except OSError:
+        return None
+    return None if said is None else Holder(int(said[1]), int(said[2]))
+
+
+def listener(places: Places) -> Holder | None:
+    """Return who listens at the daemon's socket, as a daemon does whose lock was removed."""
+    pid = listener_pid(places.socket)
+    return None if pid is None else Holder(pid, kernel.started_ticks(pid))
