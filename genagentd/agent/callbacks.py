@@ -60,7 +60,7 @@ async def settled(call: Callable[[], Any]) -> Any:
     Raises:
         BaseException: whatever it raised.
     """
-    with forked.home():
+    with forked.Home():
         answer = called_plainly(call)
         return await answer if isinstance(answer, Awaitable) else answer
 
@@ -225,7 +225,7 @@ class Callbacks:
         """Return what outsiders may see of the state: `show_state`'s answer if it can be sent."""
         state = self.retained.state
         try:
-            with forked.home():
+            with forked.Home():
                 answer = self.agent.show_state(state)
             try:
                 shown = freeze(answer)

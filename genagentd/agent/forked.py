@@ -1,7 +1,7 @@
 """A child that the code of an agent forked is no agent: nothing of ours goes on in it.
 
 It has copies of everything, the loops and the channel included, and would serve them
-beside its parent. So code of the agent's is run inside `home`, which lets nobody but the
+beside its parent. So code of the agent's is run inside `Home`, which lets nobody but the
 agent come out, and a child that gets to one of our loops is ended by its selector.
 
 This does not end a child that stays in its own code, execs or exits.
@@ -13,7 +13,7 @@ import contextlib
 import os
 import selectors
 import sys
-from collections.abc import Iterator
+from types import TracebackType
 
 from genagentd.agent import log
 
@@ -42,15 +42,23 @@ def leave(error: BaseException | None = None) -> None:
     os._exit(_status(error))
 
 
-@contextlib.contextmanager
-def home() -> Iterator[None]:
-    """Run code of the agent's inside; a child of the agent that comes out of it ends there."""
-    try:
-        yield
-    except BaseException as error:
+class Home:
+    """Code of the agent's is run inside; a child of the agent that comes out of it ends there.
+
+    What was raised passes untouched: an exception may be code that objects to a look.
+    """
+
+    def __enter__(self) -> None:
+        """Nothing happens yet."""
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Let the agent go on, and nobody else."""
         leave(error)
-        raise
-    leave()
 
 
 def _status(error: BaseException | None) -> int:

@@ -122,7 +122,7 @@ def _attribute(spelled: str, kind: Any, what: str) -> Any:
             message=f"the {what} {spelled!r} is not spelled package.module:Class{_meant(spelled)}",
         )
     try:
-        with forked.home():
+        with forked.Home():
             found: Any = importlib.import_module(module_name)
     except BaseException as error:  # noqa: BLE001  # the module's own code may raise whatever it likes
         return _not_imported(module_name, error)
@@ -254,7 +254,7 @@ def _is_machinery(file: str) -> bool:
 
 def _instance(made_by: Any, spelled: str) -> Any:
     try:
-        with forked.home():
+        with forked.Home():
             return made_by()
     except BaseException as error:  # noqa: BLE001  # a constructor is user code
         log.raised("init.failed", error, callback=spelled)

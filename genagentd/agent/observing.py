@@ -91,7 +91,7 @@ class Observer:
         )
         if wanted:
             self._send(record)
-        with forked.home():
+        with forked.Home():
             telemetry.publish(record, _detached)
 
     def _measurements(self, emit: Emit) -> dict[str, Plain]:

@@ -127,7 +127,7 @@ def _checked(
     if not isinstance(options, FrozenDict):
         return _no_answer("init_agent_failed", name, answer.backend_options, "a mapping of options")
     try:
-        with forked.home():
+        with forked.Home():
             agent.copy_state(answer.state)
     except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
         log.raised("init.failed", error, callback="copy_state")

@@ -200,14 +200,14 @@ class Session:
         name = prepared.function.name
         method, arguments = self._registry.methods[name], thawed_object(prepared.args)
         try:
-            with forked.home():
+            with forked.Home():
                 return called_plainly(lambda: method(arguments, state))
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             return _failure(name, error)
 
     async def _answer_later(self, prepared: Prepared, outcome: Awaitable[object]) -> None:
         try:
-            with forked.home():
+            with forked.Home():
                 answer = await outcome
             self._answer(prepared, answer)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes

@@ -85,7 +85,7 @@ async def perform(work: Work) -> Ended:
     state = work.state
     if watched:
         try:
-            with forked.home():
+            with forked.Home():
                 state = work.agent.copy_state(work.state)
         except BaseException as error:  # noqa: BLE001  # the user's own objects may refuse in any way
             log.raised(
@@ -128,7 +128,7 @@ class Reading:
     async def read(self, stream: Any) -> None:
         """Take the stream in, up to its first terminal event or what does not fit."""
         try:
-            with forked.home():
+            with forked.Home():
                 if hasattr(stream, "__aiter__"):
                     await self._read_async(stream)
                 else:
