@@ -74,7 +74,9 @@ def _read(path: Path) -> dict[str, Any] | None:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError:
+        raise BadConfiguration(f"{path} cannot be read: it is nested too deep") from None
+    except (OSError, ValueError) as error:  # Not only TOML's own: what int() refuses, too.
         raise BadConfiguration(f"{path} cannot be read: {error}") from None
     return {key: _checked(key, value, str(path)) for key, value in found.items()}
 

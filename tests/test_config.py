@@ -180,6 +180,13 @@ def test_a_file_that_cannot_be_read_is_refused(file: Path, content: bytes | None
         load(file, {})
 
 
+@pytest.mark.parametrize("text", ["x = " + "[" * 3_000 + "]" * 3_000, "grace_ms = " + "1" * 5_000])
+def test_what_is_too_much_for_the_reader_is_refused(file: Path, text: str) -> None:
+    """A daemon reads it while it runs, and its service manager waits."""
+    with pytest.raises(BadConfiguration, match=f"{file} cannot be read"):
+        loaded(file, text)
+
+
 def test_a_pipe_is_no_configuration(file: Path) -> None:
     """To open it would wait for its writer, and nobody would hear of it."""
     os.mkfifo(file)

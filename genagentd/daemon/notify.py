@@ -27,6 +27,7 @@ class ServiceManager:
         self._watchdog_s = _watchdog_s(found["WATCHDOG_USEC"], found["WATCHDOG_PID"])
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         self._status = ""
+        self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
 
     def say(self, *assignments: str) -> None:
@@ -39,6 +40,12 @@ class ServiceManager:
     def reloading(self) -> None:
         """Say that the configuration is being read again; `READY=1` has to follow."""
         self.say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+
+    def stopping(self) -> None:
+        """Say that the end has begun, once."""
+        if not self._stopping:
+            self._stopping = True
+            self.say("STOPPING=1")
 
     def status(self, agents: int, clients: int) -> None:
         """Say how many agents and clients there are, if that changed."""

@@ -148,7 +148,7 @@ class _Service:
         # Before anything is started that would inherit what the service manager gave us.
         self._manager = ServiceManager(os.environ)
         self._daemon = Daemon(BootId(secrets.token_hex(8)), places, config)
-        self._daemon.shell.on_change = lambda: self._manager.status(*self._daemon.counts)
+        self._daemon.shell.on_change = self._tell
 
     async def run(self) -> int:
         """Serve until the last agent is gone after an end was asked for; return the exit code."""
@@ -181,13 +181,25 @@ class _Service:
         self._asked_at = now
         self._interrupted = self._interrupted or (number == signal.SIGINT and forced)
         report("signal", name=number.name, forced=forced)
-        self._manager.say("STOPPING=1")
         self._daemon.shut_down(force=False)
+
+    def _tell(self) -> None:
+        """Tell the service manager what it shows; whoever asked for the end makes no difference."""
+        if self._daemon.stopping:
+            self._manager.stopping()
+        self._manager.status(*self._daemon.counts)
 
     def _asked_to_reload(self) -> None:
         self._manager.reloading()
-        reopen()
-        self._renew()
+        try:
+            reopen()
+            self._renew()
+            self._reconfigure()
+        finally:
+            # Whatever goes wrong, the service manager waits for it.
+            self._manager.say("READY=1")
+
+    def _reconfigure(self) -> None:
         try:
             config = self._reload()
         except BadConfiguration as error:
@@ -195,7 +207,6 @@ class _Service:
         else:
             configure(config.log_format)
             self._daemon.reconfigure(config)
-        self._manager.say("READY=1")
 
     def _renew(self) -> None:
         """Be the one daemon of this directory again, and reachable, if somebody removed it."""

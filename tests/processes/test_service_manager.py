@@ -24,6 +24,7 @@ from genagentd import kernel
 from genagentd.client.client import Client
 from genagentd.socket_path import probe
 from support import fleet
+from support.commands import ran
 from support.daemons import PrivateDaemon, zombies_below
 from support.figures import Figures
 from support.waiting import until
@@ -203,6 +204,44 @@ def _environment(client: Client, name: str) -> dict[str, str]:
     shown = client.status(name).agent_state
     assert isinstance(shown, dict)
     return {key: str(value) for key, value in shown.items()}
+
+
+def test_whatever_goes_wrong_with_a_reload_the_service_manager_hears_that_it_is_over(
+    service: PrivateDaemon, manager: ServiceManager, tmp_path: Path
+) -> None:
+    """It waits for READY, and would call the service failed."""
+    config = tmp_path / "config.toml"
+    config.write_text("")
+    service.environment = {**service.environment, "GENAGENT_CONFIG": str(config)}
+    service.start()
+    manager.hear_until("READY=1")
+    config.write_text("x = " + "[" * 3_000 + "]" * 3_000)
+
+    service.signal(signal.SIGHUP)
+    manager.hear_until("RELOADING=1")
+    manager.hear_until("READY=1")
+
+    assert "nested" in lines(service, "config.rejected")[0]["message"]
+
+
+@pytest.mark.parametrize("how", [["stop"], ["stop", "--force"], []])
+def test_an_end_is_told_once_whoever_asked_for_it(
+    service: PrivateDaemon, manager: ServiceManager, how: list[str]
+) -> None:
+    """A service that ends without it looks like one that crashed."""
+    service.start()
+    with Client(service.run) as client:
+        fleet.start(client, "a")
+
+    if how:
+        assert ran(service, "genagentd", *how).code == 0
+    else:
+        service.signal(signal.SIGTERM)
+    assert service.wait() == 0
+    while manager.hear(0):
+        pass
+
+    assert len(manager.times("STOPPING=1")) == 1
 
 
 def test_usr1_writes_what_is_known_and_no_payload(daemon: PrivateDaemon, client: Client) -> None:
