@@ -22,7 +22,7 @@ from pathlib import Path
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import Incarnation
 from genagentd import kernel, socket_path
-from genagentd.socket_path import UnusablePlace, check_path
+from genagentd.socket_path import UnusablePlace, check_path, check_text
 
 _DAEMON_LOG = "genagentd.log"
 #: The largest pid that Linux gives, and a tick in thirty years without a restart.
@@ -112,10 +112,11 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
 
     Raises:
         UnusablePlace: a directory from the environment is not absolute, is a file, or
-            is too long to hold the sockets of a daemon.
+            is no text, or too long to hold the sockets of a daemon.
     """
     found = _chosen(environ)
     check_path(found.longest_socket)
+    check_text(str(found.state))
     for directory, variable in (
         (found.run, "GENAGENT_RUN_DIR"),
         (found.state, "GENAGENT_STATE_DIR"),

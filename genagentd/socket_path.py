@@ -24,17 +24,33 @@ class UnusablePlace(UsageError):
 
 
 def check_path(path: str) -> None:
-    """Refuse a socket path that the kernel could not hold.
+    """Refuse a socket path that the kernel, or a message, could not hold.
 
     Raises:
-        UnusablePlace: it is too long; the path, its length and the limit are named.
+        UnusablePlace: it is no text, or too long: the path, its length and the limit are named.
     """
+    check_text(path)
     length = len(os.fsencode(path))
     if length > MAX_PATH_BYTES:
         raise UnusablePlace(
             f"the socket path {path} has {length} bytes, and the limit is {MAX_PATH_BYTES}: "
             "choose a shorter runtime directory (GENAGENT_RUN_DIR)"
         )
+
+
+def check_text(path: str) -> None:
+    """Refuse a path that is no text: it is told in messages, and written into logs.
+
+    Raises:
+        UnusablePlace: it holds bytes that are not UTF-8.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UnusablePlace(
+            f"the path {path!r} is not UTF-8; choose another one with GENAGENT_RUN_DIR or "
+            "GENAGENT_STATE_DIR"
+        ) from None
 
 
 def probe(path: str, within_ms: int = 0) -> None:

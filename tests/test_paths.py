@@ -159,6 +159,13 @@ def test_a_relative_directory_is_refused_by_its_variable(variable: str) -> None:
         places({"HOME": "/h", variable: "some/where"})
 
 
+@pytest.mark.parametrize("variable", ["GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR", "XDG_STATE_HOME"])
+def test_a_directory_that_is_no_text_is_refused(variable: str) -> None:
+    """Handles and logs name it."""
+    with pytest.raises(UnusablePlace, match=r"x.udcff.* is not UTF-8"):
+        places({"HOME": "/h", variable: os.fsdecode(b"/tmp/x\xff")})
+
+
 def test_a_directory_given_by_hand_may_be_relative(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

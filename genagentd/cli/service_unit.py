@@ -149,7 +149,7 @@ def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa:
     if only_print:
         output().result(text.rstrip("\n"), unit=text, path=str(path), written=False)
         return
-    if path.is_file() and path.read_text(encoding="utf-8") != text and not force:
+    if not force and _is_another(path, text):
         raise Failure(
             exits.REFUSED,
             "exists",
@@ -163,6 +163,11 @@ def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa:
         "now: systemctl --user daemon-reload && systemctl --user enable --now genagentd\n"
         "to run it without a login: loginctl enable-linger"
     )
+
+
+def _is_another(path: Path, text: str) -> bool:
+    """Whether somebody's unit is there, which need not be text."""
+    return path.is_file() and path.read_bytes() != text.encode()
 
 
 def _write(path: Path, text: str) -> None:

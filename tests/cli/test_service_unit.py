@@ -162,8 +162,9 @@ def test_it_is_written_where_the_service_manager_looks(
     assert not path.exists()
     assert genagentd("install-service").code == 0
     assert genagentd("install-service", "--json").json["path"] == str(path)
-    path.write_text("mine")
-    refused = genagentd("install-service", "--json")
-    assert (refused.code, refused.error, path.read_text()) == (4, "exists", "mine")
-    assert genagentd("install-service", "--force").code == 0
-    assert path.read_text() == service_unit.unit()
+    for other in (b"mine", b"\xff"):
+        path.write_bytes(other)
+        refused = genagentd("install-service", "--json")
+        assert (refused.code, refused.error, path.read_bytes()) == (4, "exists", other)
+        assert genagentd("install-service", "--force").code == 0
+        assert path.read_text() == service_unit.unit()
