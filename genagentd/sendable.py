@@ -7,7 +7,7 @@ limit; whatever passes here fits a message. Clients and agents send by the same 
 from __future__ import annotations
 
 from genagent_protocol import codec, schema
-from genagent_protocol.errors import TooLarge, UsageError
+from genagent_protocol.errors import Refused, TooLarge, UsageError
 from genagent_protocol.plain import (
     MAX_DEPTH,
     FrozenDict,
@@ -16,8 +16,9 @@ from genagent_protocol.plain import (
     deeper_than,
     encoded_size,
     freeze,
+    printable,
 )
-from genagent_protocol.reasons import PayloadTooLarge
+from genagent_protocol.reasons import NOT_FOUND, PayloadTooLarge
 from genagent_protocol.refs import AgentHandle
 from genagentd.environment import why_withheld, withheld
 
@@ -56,6 +57,15 @@ def agent_name(value: object) -> Plain:
     if deeper_than(name, MAX_NAME_DEPTH):
         raise UsageError(f"name: nested deeper than {MAX_NAME_DEPTH} levels; use a simpler one")
     return name
+
+
+def nobody(what: str, name: object) -> Refused:
+    """Return what says that no agent has that name."""
+    shown = printable(agent_name(name))
+    if isinstance(name, AgentHandle):
+        # Somebody may mean it so. Most who write it mean the agent, or the process.
+        shown = "that handle (a handle is a name here; use handle.name, or at(handle) of a client)"
+    return Refused(f"{what}: no agent is named {shown}", NOT_FOUND)
 
 
 def payload(value: object, what: str) -> Plain:

@@ -80,8 +80,7 @@ def located(talk: Conversation, name: object, what: str) -> Script[AgentHandle]:
     """
     handle = yield from whereis(talk, name, what)
     if handle is None:
-        shown = printable(sendable.agent_name(name))
-        raise Refused(f"{what}: no agent is named {shown}", NOT_FOUND)
+        raise sendable.nobody(what, name)
     return handle
 
 
@@ -252,7 +251,7 @@ def stop(talk: Conversation, name: object, group: int | None) -> Script[ExitReas
     except Refused as refused:
         if refused.reason != NOT_FOUND:
             raise
-        raise Refused(f"stop: no agent is named {shown}", NOT_FOUND) from None
+        raise sendable.nobody("stop", name) from None
     return stopped.reason
 
 

@@ -109,6 +109,21 @@ def test_a_name_that_nobody_has_is_not_found(script: Any) -> None:
     assert len(peer.heard) == 1
 
 
+@pytest.mark.parametrize(
+    ("script", "answer"),
+    [
+        (lambda talk: calls.ask(talk, handle(), "p"), NOBODY),
+        (lambda talk: calls.stop(talk, handle(), None), Refused(NOT_FOUND)),
+    ],
+)
+def test_who_takes_a_handle_for_an_agent_is_told_what_it_is(script: Any, answer: Any) -> None:
+    """A handle is a name like any other, and rarely meant as one."""
+    peer = Peer()
+
+    with pytest.raises(RefusedError, match=r"use handle\.name, or at\(handle\)"):
+        peer.play(script(peer.talk), answer)
+
+
 def test_a_cast_to_a_name_that_nobody_has_is_fine() -> None:
     """`ok` always: a best-effort send to nobody is a best-effort send."""
     peer = Peer()
