@@ -147,7 +147,8 @@ class Outgoing:
         self._send = send
         self._flush_soon = flush_soon
         self._scheduled = False
-        #: By client connection, so that all its mailboxes share one order.
+        #: By client connection, so that all its mailboxes share one order. Agents and the daemon
+        #: share one, too: what the daemon is asked must not overtake what an agent was told.
         self._open: dict[str, Batch] = {}
         self._closed: list[Parcel] = []
         self._stream: Stream | None = None
@@ -239,7 +240,7 @@ class Outgoing:
         ref: str | None = None,
         number: int = 0,
     ) -> None:
-        client = _client(to)
+        client = _client(to) if "/" in to else DAEMON
         batch = self._open.get(client)
         if batch is None or not batch.takes(to, delivery, ref, len(body)):
             if batch is not None:

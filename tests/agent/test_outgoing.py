@@ -18,6 +18,7 @@ from genagent_protocol.envelopes import (
     EventMessage,
     Gap,
     Reply,
+    Request,
     Telemetry,
 )
 from genagent_protocol.errors import LocalWireError
@@ -25,6 +26,7 @@ from genagent_protocol.events import Event, Failed, event
 from genagent_protocol.header import DAEMON, Header, decode_header
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import INTERRUPTED, BackendFailed
+from genagent_protocol.requests import StopAgent
 from genagentd.agent.outgoing import BATCH_BYTES, RECORDS_BYTES, Outgoing
 from genagentd.outbox import MESSAGE_COST_BYTES
 from support.agent_life import CLIENT, INCARNATION, mint
@@ -95,6 +97,18 @@ def test_a_batch_of_one_kind_keeps_its_kind_and_a_single_message_its_ref() -> No
         ("reply", 2, None),
         ("admission", 1, ref.text),
     ]
+
+
+def test_the_daemon_is_not_asked_before_what_was_said_to_an_agent_has_left() -> None:
+    """It may be asked to stop that agent, and more may be told to it in the same loop turn."""
+    wire = Wire()
+    said = outgoing(wire)
+    said.say(INCARNATION.text, Reply(call=1, answer=Ok()))
+    for call in (2, 3):
+        said.say(DAEMON, Request(call=call, request=StopAgent(name="b")))
+    wire.loop_turn()
+
+    assert [envelope.call for envelope in wire.envelopes] == [1, 2, 3]
 
 
 def test_another_agent_gets_its_envelopes_one_by_one() -> None:
