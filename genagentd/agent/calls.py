@@ -7,7 +7,8 @@ another agent is watched: if that agent ends first, its end is the answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -62,21 +63,10 @@ class Calls:
         self._say(DAEMON, Request(call=number, request=request), None)
         return waiting.future
 
-    async def of_daemon(self, request: DaemonRequest, what: str, timeout_ms: int | None) -> Answer:
-        """Return the daemon's answer.
-
-        Raises:
-            CallTimeout: none came in time.
-        """
-        return await _in_time(self.ask_daemon(request), what, timeout_ms)
-
-    async def of_agent(
-        self, handle: AgentHandle, request: AgentRequest, what: str, timeout_ms: int | None
-    ) -> Answer:
+    async def of_agent(self, handle: AgentHandle, request: AgentRequest, what: str) -> Answer:
         """Return the answer of exactly that agent process.
 
         Raises:
-            CallTimeout: none came in time.
             ProcessDown: the process ended first.
         """
         to = handle.incarnation.text
@@ -86,7 +76,7 @@ class Calls:
         self.tell_daemon(MonitorAgent(monitor=monitor, handle=handle))
         self._say(to, Call(call=number, request=request), str(number))
         try:
-            return await _in_time(waiting.future, what, timeout_ms)
+            return await waiting.future
         except _Gone as gone:
             raise ProcessDown(what, gone.down.reason) from None
         finally:
@@ -140,10 +130,26 @@ class _Gone(Exception):
         super().__init__(str(down.reason))
 
 
-async def _in_time(answer: asyncio.Future[Answer], what: str, timeout_ms: int | None) -> Answer:
+@dataclass(slots=True)
+class Fate:
+    """What is known of a call whose time is over."""
+
+    text: str = field(repr=False)
+
+
+@contextlib.asynccontextmanager
+async def in_time(what: str, timeout_ms: int | None, fate: str) -> AsyncIterator[Fate]:
+    """Limit all that one call waits for, what comes before its sending included.
+
+    Whoever has sent the call says so in the fate that it gets.
+
+    Raises:
+        CallTimeout: the time is over.
+    """
+    known = Fate(fate)
     try:
         async with timeout(None if timeout_ms is None else timeout_ms / 1000):
-            return await answer
+            yield known
     except TimeoutError:
         assert timeout_ms is not None
-        raise CallTimeout(what, timeout_ms) from None
+        raise CallTimeout(what, timeout_ms, fate=known.text) from None

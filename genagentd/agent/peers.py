@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from genagent_protocol.answers import Found, Ok, Refused
 from genagent_protocol.codec import name_key
 from genagent_protocol.envelopes import Notify, Submit
+from genagent_protocol.errors import UNKNOWN_FATE, StartFailed, TurnFailed, UsageError
 from genagent_protocol.errors import Refused as RefusedError
-from genagent_protocol.errors import StartFailed, TurnFailed, UsageError
 from genagent_protocol.events import Completed, Failed, Response
 from genagent_protocol.plain import Loose, Plain
 from genagent_protocol.reasons import NOT_FOUND, Reason
@@ -39,7 +39,7 @@ from genagent_protocol.supervision.effects import NotStarted, Started
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagentd import arguments, sendable
 from genagentd.agent.behaviour import AnyAgent
-from genagentd.agent.calls import Answer, Calls, Say
+from genagentd.agent.calls import Answer, Calls, Say, in_time
 from genagentd.agent.own_refs import OwnRefs
 from genagentd.starting import start_request
 
@@ -50,6 +50,8 @@ Target: TypeAlias = AgentHandle | Loose
 #: How long an answer to a control call is awaited, and an outcome.
 CALL_TIMEOUT_MS = 5_000
 ASK_TIMEOUT_MS = 60_000
+#: What is known of a call whose time was over while its target was still looked up.
+NOT_SENT = "nothing was sent"
 
 
 class Peers:
@@ -104,6 +106,9 @@ class Peers:
 
     async def all_sent(self, within_ms: int) -> None:
         """Return when no notification waits for its name any more, or after *within_ms*."""
+        await self._there(self._all_found(within_ms))
+
+    async def _all_found(self, within_ms: int) -> None:
         if self._lookups:
             await asyncio.wait(list(self._lookups), timeout=within_ms / 1000)
 
@@ -158,8 +163,9 @@ class Peers:
 
         Raises:
             UsageError: it cannot be a name.
+            CallTimeout: no answer came within five seconds.
         """
-        return await self._there(self._whereis(sendable.agent_name(name)))
+        return await self._there(self._looked_up(sendable.agent_name(name)))
 
     async def notify_ack(
         self, target: Target, event: Loose, *, timeout_ms: int | None = CALL_TIMEOUT_MS
@@ -169,7 +175,8 @@ class Peers:
         Raises:
             UsageError: the event or the name cannot be sent; nothing was.
             Refused: it did not fit, or the target is not there or is this agent.
-            CallTimeout, ProcessDown: nobody knows whether it was handled.
+            CallTimeout, ProcessDown: nobody knows whether it was handled, unless
+                `fate` says that nothing was sent.
         """
         payload = sendable.payload(event, "event")
         answer = await self._call(
@@ -190,7 +197,8 @@ class Peers:
         Raises:
             Refused: it was not accepted; there is no ref and no completion.
             UsageError: an argument is not what it should be; nothing was sent.
-            CallTimeout, ProcessDown: nobody knows whether it was accepted.
+            CallTimeout, ProcessDown: nobody knows whether it was accepted, unless
+                `fate` says that nothing was sent.
         """
         minted: list[RequestRef] = []
         text, halting = sendable.prompt(prompt), arguments.on_halt(on_halt)
@@ -212,7 +220,8 @@ class Peers:
             UsageError: the prompt or the name cannot be sent; nothing was.
             Refused: it was not accepted.
             TurnFailed: it was, and its turn failed.
-            CallTimeout, ProcessDown: its fate is unknown.
+            CallTimeout, ProcessDown: its fate is unknown, unless `fate` says that
+                nothing was sent.
         """
         text = sendable.prompt(prompt)
         answer = await self._call(
@@ -267,7 +276,7 @@ class Peers:
             start_timeout_ms=start_timeout_ms,
             may_start=may_start,
         )
-        answer = await self._there(self._calls.of_daemon(start, "start_agent", None))
+        answer = await self._there(self._of_daemon(start))
         match answer:
             case Started(handle):
                 return handle
@@ -278,6 +287,8 @@ class Peers:
     async def stop(self, name: Loose) -> None:
         """Stop the agent of that name and return when it is gone.
 
+        Notifications that were sent to it before come to it before its end.
+
         Raises:
             UsageError: it cannot be a name.
             Refused: there is none, or it is this agent (`self_stop`).
@@ -285,7 +296,9 @@ class Peers:
         frozen = sendable.agent_name(name)
         if name_key(frozen) == name_key(self._name):
             raise RefusedError("stop: an agent cannot stop itself", Reason("self_stop"))
-        answer = await self._there(self._calls.of_daemon(StopAgent(name=frozen), "stop", None))
+        answer = await self._there(self._stopped(frozen))
+        if answer == Refused(NOT_FOUND):
+            raise sendable.nobody("stop", name)
         if isinstance(answer, Refused):
             raise RefusedError(f"stop: refused ({answer.reason})", answer.reason)
 
@@ -331,37 +344,50 @@ class Peers:
         limit = arguments.timeout(timeout_ms)
         if isinstance(target, AgentHandle):
             self._captured(target)
+        else:
+            target = sendable.agent_name(target)
         return await self._there(self._called(target, request, what, limit))
 
     async def _called(
         self,
-        target: Target,
+        target: AgentHandle | Plain,
         request: Callable[[AgentHandle], Ask | Tell | NotifyAck],
         what: str,
         timeout_ms: int | None,
     ) -> Answer:
-        handle = (
-            target
-            if isinstance(target, AgentHandle)
-            else await self._whereis(sendable.agent_name(target))
-        )
-        if handle is None:
-            raise RefusedError(f"{what}: there is no agent {target!r}", NOT_FOUND)
-        if handle.incarnation == self._incarnation:
-            raise RefusedError(
-                f"{what}: an agent that waits for itself waits for ever", Reason("self_call")
-            )
+        async with in_time(what, timeout_ms, NOT_SENT) as fate:
+            handle = target if isinstance(target, AgentHandle) else await self._whereis(target)
+            if handle is None:
+                raise sendable.nobody(what, target)
+            if handle.incarnation == self._incarnation:
+                raise RefusedError(
+                    f"{what}: an agent that waits for itself waits for ever", Reason("self_call")
+                )
+            await self._its_turn()
+            fate.text = UNKNOWN_FATE
+            return await self._calls.of_agent(handle, request(handle), what)
+
+    async def _its_turn(self) -> None:
+        """Return behind the notifications before this, one of which may be for the same agent."""
         if self._lookups:
-            # A notification before it may be for the same agent.
-            limit_s = None if timeout_ms is None else timeout_ms / 1000
-            await asyncio.wait([self._lookups[-1]], timeout=limit_s)
-        return await self._calls.of_agent(handle, request(handle), what, timeout_ms)
+            await asyncio.wait([self._lookups[-1]])
+
+    async def _stopped(self, name: Plain) -> Answer:
+        await self._its_turn()
+        return await self._of_daemon(StopAgent(name=name))
+
+    async def _looked_up(self, name: Plain) -> AgentHandle | None:
+        async with in_time("whereis", CALL_TIMEOUT_MS, "nothing was changed"):
+            return await self._whereis(name)
 
     async def _whereis(self, name: Plain) -> AgentHandle | None:
-        answer = await self._calls.of_daemon(Whereis(name=name), "whereis", CALL_TIMEOUT_MS)
+        answer = await self._of_daemon(Whereis(name=name))
         if isinstance(answer, Found):
             return answer.handle
         raise _unexpected(answer, "whereis")
+
+    async def _of_daemon(self, request: DaemonRequest) -> Answer:
+        return await self._calls.ask_daemon(request)
 
 
 def _accepted(answer: Answer, what: str) -> None:

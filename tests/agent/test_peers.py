@@ -18,9 +18,10 @@ from genagent_protocol import codec, envelopes, requests
 from genagent_protocol.answers import Found, Ok, Refused
 from genagent_protocol.envelopes import Call, Completion, Down, Reply, Request, Submit
 from genagent_protocol.errors import CallTimeout, UsageError
+from genagent_protocol.errors import Refused as RefusedError
 from genagent_protocol.events import Completed, EventCoverage, Failed, Response, event
 from genagent_protocol.header import DAEMON
-from genagent_protocol.reasons import INTERRUPTED, NORMAL, Reason, StartError
+from genagent_protocol.reasons import INTERRUPTED, NORMAL, NOT_FOUND, Reason, StartError
 from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
 from genagent_protocol.supervision.effects import NotStarted, Started, Stopped
 from genagentd.agent.calls import Calls
@@ -200,7 +201,7 @@ async def _only_its_own(steps: list[str], picks: list[int]) -> None:
     for step, pick in zip(steps, picks, strict=False):
         handle = replace(BOB, incarnation=Incarnation(BOOT, pick))
         if step == "call":
-            call = calls.of_agent(handle, requests.GetStatus(), "status", None)
+            call = calls.of_agent(handle, requests.GetStatus(), "status")
             running.append(asyncio.ensure_future(call))
         elif step == "monitor":
             monitor = calls.new_monitor()
@@ -421,14 +422,18 @@ class Sent:
 
     def locates(self, handle: AgentHandle) -> bool:
         """Say as the daemon that *handle* is who was looked up next; False if nobody was."""
-        asked = [said for to, said, _ in self.said if to == DAEMON and isinstance(said, Request)]
-        asked = [said for said in asked if isinstance(said.request, requests.Whereis)]
+        asked = self.asked(requests.Whereis)
         if self._located == len(asked):
             return False
         answer = Reply(call=asked[self._located].call, answer=Found(handle=handle))
         self._located += 1
         self.calls.answered(DAEMON, answer)
         return True
+
+    def asked(self, *kinds: type) -> list[Request]:
+        """Return what was asked of the daemon, of these kinds."""
+        asked = [said for to, said, _ in self.said if to == DAEMON and isinstance(said, Request)]
+        return [said for said in asked if isinstance(said.request, kinds)]
 
     def say(self, to: str, envelope: object, ref: str | None = None) -> None:
         self.said.append((to, envelope, ref))
@@ -468,9 +473,147 @@ async def test_what_follows_a_notification_by_name_does_not_overtake_it() -> Non
     asking.cancel()
 
 
+async def test_a_stop_does_not_overtake_what_was_sent_before_it() -> None:
+    """The last words to an agent would come too late for it."""
+    sent = Sent()
+    peers = sent.peers()
+    peers.notify("bob", "last words")
+    stopping = asyncio.create_task(peers.stop("bob"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not sent.asked(requests.StopAgent)
+
+    sent.locates(BOB)
+    while not sent.asked(requests.StopAgent):
+        await asyncio.sleep(0)
+
+    assert sent.to(BOB) == [envelopes.Notify(event="last words")]
+    stopping.cancel()
+
+
+async def test_a_turn_waits_for_what_it_has_sent() -> None:
+    """Its thread has a loop of its own, and the lookups are of the coordinator's."""
+    sent = Sent()
+    peers = sent.peers()
+
+    async def turn() -> list[Any]:
+        peers.notify("bob", "last words")
+        await peers.all_sent(30_000)
+        return sent.to(BOB)
+
+    speaking = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(turn())))
+    while not sent.locates(BOB) and not speaking.done():
+        await asyncio.sleep(0)
+
+    assert await speaking == [envelopes.Notify(event="last words")]
+
+
+@pytest.mark.parametrize("target", ["bob", BOB])
+async def test_the_time_of_a_call_includes_what_comes_before_it(target: Any) -> None:
+    """The name, and the notifications that go first; whoever gives up then has sent nothing."""
+    sent = Sent()
+    peers = sent.peers()
+    peers.notify("carl", "first")
+
+    with pytest.raises(CallTimeout, match="ask got no answer within 20 ms; nothing was sent"):
+        await peers.ask(target, "hi", timeout_ms=20)
+    assert sent.to(BOB) == []
+
+
+async def test_of_a_call_that_was_sent_the_effect_is_unknown() -> None:
+    """Also if finding its target took a part of the time."""
+    sent = Sent()
+    asking = asyncio.create_task(sent.peers().ask("bob", "hi", timeout_ms=200))
+    while not sent.locates(BOB):
+        await asyncio.sleep(0)
+
+    with pytest.raises(CallTimeout, match="ask got no answer within 200 ms; its effect is unknown"):
+        await asking
+    assert len(sent.to(BOB)) == 1
+
+
+@pytest.mark.parametrize("limit_ms", [None, 10**9])
+async def test_no_wait_of_a_call_has_a_limit_of_its_own(
+    limit_ms: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked for without a limit is not given up while its target is looked up."""
+    sent = Sent()
+    set_for: list[float] = []
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
+
+    def noted(when: float, *rest: Any) -> asyncio.TimerHandle:
+        set_for.append(when)
+        return call_at(when, *rest)
+
+    monkeypatch.setattr(loop, "call_at", noted)
+    now = loop.time()
+    peers = sent.peers()
+    peers.notify("carl", "first")
+    asking = asyncio.create_task(peers.ask("bob", "hi", timeout_ms=limit_ms))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    while sent.locates(BOB):
+        pass
+    while len(sent.to(BOB)) < 2:
+        await asyncio.sleep(0)
+
+    assert all(limit_ms is not None and when >= now + limit_ms / 1000 for when in set_for)
+    asking.cancel()
+
+
+class Hostile(str):
+    """Text that does not let itself be shown."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        raise RuntimeError("hostile")
+
+    __str__ = __repr__
+
+
+async def refusal(sent: Sent, use: Any) -> str:
+    """Return what a call to a name says that nobody has."""
+    asking = asyncio.ensure_future(use)
+    while not sent.asked(requests.Whereis, requests.StopAgent):
+        await asyncio.sleep(0)
+    [asked] = sent.asked(requests.Whereis, requests.StopAgent)
+    where = isinstance(asked.request, requests.Whereis)
+    answer = Found(handle=None) if where else Refused(NOT_FOUND)
+    sent.calls.answered(DAEMON, Reply(call=asked.call, answer=answer))
+    with pytest.raises(RefusedError) as error:
+        await asking
+    assert error.value.reason == NOT_FOUND
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda peers, name: peers.ask(name, "hi"),
+        lambda peers, name: peers.notify_ack(name, "hi"),
+        lambda peers, name: peers.tell_with_completion(name, "hi"),
+        lambda peers, name: peers.stop(name),
+    ],
+)
+async def test_a_name_that_nobody_has_is_shown_as_it_was_sent(use: Any) -> None:
+    """What the caller handed over may be of a class of its own."""
+    sent = Sent()
+
+    assert (await refusal(sent, use(sent.peers(), Hostile("zoe")))).endswith("is named zoe")
+
+
+async def test_who_takes_a_handle_for_an_agent_is_told_what_it_is() -> None:
+    """A handle is a name like any other, and rarely meant as one."""
+    sent = Sent()
+
+    assert "use handle.name" in await refusal(sent, sent.peers().stop(BOB))
+
+
 @given(st.lists(st.sampled_from(["name", "handle", "answer", "turn"]), max_size=25))
 def test_notifications_arrive_in_the_order_in_which_they_were_sent(done: list[str]) -> None:
-    """However names and handles are mixed, and whenever the names are known."""
+    """However names and handles are mixed, whenever the names are known, and before a stop."""
 
     async def sent_so() -> list[object]:
         sent = Sent()
@@ -483,9 +626,15 @@ def test_notifications_arrive_in_the_order_in_which_they_were_sent(done: list[st
                     sent.locates(BOB)
                 case _:
                     await asyncio.sleep(0)
+        stopping = asyncio.create_task(peers.stop("bob"))
+        await asyncio.sleep(0)
         while sent.locates(BOB):
             pass
         await peers.all_sent(30_000)
+        while not (stop := sent.asked(requests.StopAgent)):
+            await asyncio.sleep(0)
+        assert sent.said[-1][1] == stop[0]
+        stopping.cancel()
         return [notification.event for notification in sent.to(BOB)]
 
     expected = [number for number, what in enumerate(done) if what in ("name", "handle")]
@@ -611,7 +760,7 @@ async def test_settled_calls_leave_nothing_behind() -> None:
     answered = sent.calls.ask_daemon(requests.Whereis(name="bob"))
     sent.calls.answered(DAEMON, Reply(call=1, answer=Found(handle=BOB)))
     sent.calls.answered(DAEMON, Reply(call=1, answer=Found(handle=None)))
-    waiting = asyncio.create_task(sent.calls.of_agent(BOB, requests.Poll(ref=mint()), "poll", None))
+    waiting = asyncio.create_task(sent.calls.of_agent(BOB, requests.Poll(ref=mint()), "poll"))
     await asyncio.sleep(0)
     assert sent.calls.ended(Down(monitor=MonitorRef(1), handle=BOB, reason=NORMAL))
     assert not sent.calls.ended(Down(monitor=MonitorRef(2), handle=BOB, reason=NORMAL))
