@@ -108,11 +108,36 @@ class Watched:
         self._on_exit(found.si_status, found.si_code != os.CLD_EXITED)
 
 
+class Earlier:
+    """What was below us before we began anything ourselves: whose it is, is not for us to judge."""
+
+    def __init__(self) -> None:
+        there = [kernel.stat(pid) for pid in kernel.descendants(os.getpid())]
+        self._there = {(found.pid, found.started_ticks) for found in there if found}
+        # No process of an agent is in one of these: each agent has a session of its own, and
+        # nobody can go back into another one.
+        self._sessions = {found.session for found in there if found}
+
+    def spares(self, pid: int) -> bool:
+        """Whether the child *pid* is one of those, or of theirs; if it is dead, reap it."""
+        found = kernel.stat(pid)
+        if found is None or not self._sessions:
+            return False
+        if (pid, found.started_ticks) not in self._there and found.session not in self._sessions:
+            return False
+        if found.state == "Z":
+            os.waitpid(pid, os.WNOHANG)
+        return True
+
+
 class Orphans:
     """Ends and reaps every direct child of ours that is not one we know.
 
     Such a child was left behind by a dead agent. Killing one may hand us its
     children, so each reaping looks again; it ends when none is left.
+
+    Whoever is our child when this is made was begun before us, by a program that became
+    this one, and is spared. So is what that leaves behind in the sessions that there were.
 
     One that runs as another user cannot be killed. It is named in the log once, tried
     again at each sweep, reaped when it ends, and waited for by nobody.
@@ -124,6 +149,7 @@ class Orphans:
         self._dying: dict[int, int] = {}
         #: Those that may not be signalled.
         self._immune: dict[int, int] = {}
+        self._earlier = Earlier()
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._settled = asyncio.Event()
@@ -144,7 +170,9 @@ class Orphans:
         for pid in children:
             if pid in self._immune:
                 self._try_again(pid)
-            elif pid not in known and pid not in self._dying and not self._owns(pid):
+            elif pid in known or pid in self._dying or self._owns(pid):
+                continue
+            elif not self._earlier.spares(pid):
                 self._end(pid)
         if not self._dying:
             self._settled.set()

@@ -4,7 +4,7 @@ When the daemon is killed, its agents die by parent-death signal, but a tool tha
 provider started in a session of its own lives on, because its subreaper is gone.
 So the first process forks the daemon and stays behind as the next subreaper: it
 forwards signals, waits for the daemon, ends and reaps whatever is left below it,
-and exits with the daemon's status.
+and exits with the daemon's status. Nothing is below it that was there before.
 
 This does not cover guardian and daemon killed together; under systemd the unit's
 control group does.
@@ -38,12 +38,28 @@ def guard() -> None:
     """
     if not kernel.sees_itself():
         return  # The daemon refuses to run, and there is nothing that we could find.
-    kernel.adopt_orphans()
-    guardian = os.getpid()
     # Between the fork and the handlers a signal must neither be lost nor kill us.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
-    daemon = os.fork()
-    if daemon == 0:
+    if kernel.children(os.getpid()):
+        # What was begun here before this program was, by a shell that became it (`job & exec`),
+        # is not ours to end, nor is what that begins later. The guardian is the parent of none
+        # of it, and so is no subreaper of it either.
+        guardian = _fork_aside()
+        if guardian:
+            os._exit(_outlive(guardian))
+    kernel.adopt_orphans()
+    daemon = _fork_aside()
+    if daemon:
+        status = _outlive(daemon)
+        end_descendants()
+        os._exit(status)
+
+
+def _fork_aside() -> int:
+    """Fork a process that ends in order when we are gone; return its pid, and 0 in it."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
         # A group of its own, or Ctrl-C in a terminal would arrive twice: once from there, once
         # forwarded, and the second one means force.
         os.setpgid(0, 0)
@@ -51,10 +67,9 @@ def guard() -> None:
         # first line there would stop the daemon for good.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         kernel.die_with_parent(signal.SIGTERM)
-        if os.getppid() != guardian:
+        if os.getppid() != parent:
             os._exit(1)
-        return
-    os._exit(_outlive(daemon))
+    return pid
 
 
 def listen() -> None:
@@ -63,7 +78,7 @@ def listen() -> None:
 
 
 def _outlive(daemon: int) -> int:
-    """Forward signals to *daemon* until it ends, end what it left, return its status."""
+    """Forward signals to *daemon* until it ends, and none after that; return its status."""
 
     pidfd = os.pidfd_open(daemon)
 
@@ -78,7 +93,6 @@ def _outlive(daemon: int) -> int:
     status = _wait_for(daemon)
     for number in FORWARDED:
         signal.signal(number, signal.SIG_IGN)
-    end_descendants()
     return status
 
 

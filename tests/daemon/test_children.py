@@ -48,9 +48,8 @@ def _asleep() -> subprocess.Popen[bytes]:
 @pytest.mark.usefixtures("nothing_left")
 async def test_a_process_of_another_user_holds_up_nothing() -> None:
     """What `sudo` left can only be waited for, and nobody does; it is reaped when it ends."""
+    orphans = Orphans(frozenset, lambda _pid: False)
     ours, foreign = _asleep(), _asleep()
-    mine = {*kernel.children(os.getpid())} - {ours.pid, foreign.pid}
-    orphans = Orphans(lambda: mine, lambda _pid: False)
     with refused(lambda pid: pid == foreign.pid):
         orphans.sweep()
         left = await orphans.settled(30)
@@ -74,11 +73,10 @@ async def test_a_process_of_another_user_holds_up_nothing() -> None:
 @pytest.mark.parametrize("immune", [set(), {0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}])
 async def test_whoever_cannot_be_killed_the_others_are(immune: set[int]) -> None:
     """Whatever part of the orphans refuses, and also when that changes later."""
+    orphans = Orphans(frozenset, lambda _pid: False)
     all_three = [_asleep() for _ in range(3)]
     pids = [process.pid for process in all_three]
     stuck = {pids[index] for index in immune}
-    mine = {*kernel.children(os.getpid())} - {*pids}
-    orphans = Orphans(lambda: mine, lambda _pid: False)
 
     with refused(lambda pid: pid in stuck):
         assert set(await orphans.settled(30)) == stuck
@@ -88,3 +86,39 @@ async def test_whoever_cannot_be_killed_the_others_are(immune: set[int]) -> None
     assert not {*kernel.children(os.getpid())} & {*pids}
     for process in all_three:
         process.returncode = 0
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+async def test_what_was_there_before_us_is_spared_with_what_it_leaves() -> None:
+    """A shell began it and then became the daemon; only what came to us since is an orphan."""
+    # It forks when it is told to, and ends; what it leaves becomes a child of ours.
+    job = subprocess.Popen(
+        ["sh", "-c", "read line; sleep 3600 & echo $!"],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert job.stdin
+    assert job.stdout
+    orphans = Orphans(frozenset, lambda _pid: False)
+    ours = _asleep()
+
+    assert await orphans.settled(30) == []
+    assert ours.pid not in kernel.children(os.getpid())
+    assert job.poll() is None
+    ours.returncode = 0
+
+    job.stdin.write(b"\n")
+    job.stdin.close()
+    left = int(job.stdout.readline())
+    job.stdout.close()
+    os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert await orphans.settled(30) == []
+        assert job.pid not in kernel.children(os.getpid()), "nobody else would reap it"
+        assert kernel.is_alive(left, kernel.started_ticks(left))
+    finally:
+        job.returncode = 0
+        kernel.kill_exactly(left)
+        os.waitpid(left, 0)

@@ -186,3 +186,70 @@ def test_a_terminal_that_stops_what_writes_in_the_background_stops_no_daemon() -
         os.waitpid(guardian, 0)
         os.close(terminal)
         os.close(told)
+
+
+#: Begins two jobs and then becomes the daemon, as a login script or a container's entry does. One
+#: job forks when the daemon runs, in a session of its own, and ends.
+_BEFORE = """
+import os, subprocess, sys
+job = subprocess.Popen(["sleep", "1000"])
+later = subprocess.Popen(
+    ["sh", "-c", "read line; setsid sleep 1000 >/dev/null 2>&1 & echo $! >&2"],
+    stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+)
+os.set_inheritable(later.stdin.fileno(), True)
+os.set_inheritable(later.stderr.fileno(), True)
+go, told = str(later.stdin.fileno()), str(later.stderr.fileno())
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1], "exit", str(job.pid), go, told])
+"""
+_FORKS_LATER = """
+os.write(int(sys.argv[3]), b"\\n")
+forked = int(os.read(int(sys.argv[4]), 100))
+print(sys.argv[2], forked, end=" ", flush=True)
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_what_was_there_before_the_daemon_outlives_it(end: str) -> None:
+    """Also what that forks while the daemon runs: the guardian is above none of it."""
+    what = "exit" if end == "exit" else "wait"
+    daemon_program = _DAEMON.replace("print(os.getpid()", f"{_FORKS_LATER}print(os.getpid()")
+    before = _BEFORE.replace('"exit"', f'"{what}"')
+    first = subprocess.Popen(
+        [sys.executable, "-c", before, daemon_program], stdout=subprocess.PIPE, text=True
+    )
+    assert first.stdout is not None
+    with first.stdout as said:
+        job, forked, daemon, tool, hidden = map(int, said.readline().split())
+    try:
+        if end == "kill":
+            os.kill(daemon, signal.SIGKILL)
+
+        assert first.wait(30) == (7 if end == "exit" else 128 + signal.SIGKILL)
+        assert (_runs(job), _runs(forked)) == (True, True)
+        assert [pid for pid in (daemon, tool, hidden) if _runs(pid)] == []
+    finally:
+        for pid in (job, forked):
+            kernel.kill_exactly(pid)
+
+
+def test_a_signal_reaches_the_daemon_past_what_was_there_before() -> None:
+    """There is one process more on its way then."""
+    first = subprocess.Popen(
+        [
+            *(sys.executable, "-c", _BEFORE.replace('"exit"', '"wait"')),
+            _DAEMON.replace("print(os.getpid()", f"{_FORKS_LATER}print(os.getpid()"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdout is not None
+    with first.stdout as said:
+        job, forked, *_ = map(int, said.readline().split())
+    try:
+        first.send_signal(signal.SIGTERM)
+
+        assert first.wait(30) == 9
+    finally:
+        for pid in (job, forked):
+            kernel.kill_exactly(pid)
