@@ -1,7 +1,7 @@
 """Anthropic's Messages API as a backend; the conversation is kept here and sent every time.
 
 It needs the extra `genagentd[http]`. The key is named by `api_key_env` (by default
-ANTHROPIC_API_KEY) or `api_key_file`.
+ANTHROPIC_API_KEY, unless `base_url` leads to this machine) or `api_key_file`.
 """
 
 from __future__ import annotations

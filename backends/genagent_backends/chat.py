@@ -1,8 +1,8 @@
 """Any server that speaks Chat Completions as a backend: local models, proxies, gateways.
 
 It needs the extra `genagentd[http]`. The key is named by `api_key_env` (by default
-OPENAI_API_KEY) or `api_key_file`; a server on this machine needs none. The
-conversation is kept here and sent every time.
+OPENAI_API_KEY) or `api_key_file`; a server on this machine needs none, and gets none
+that is not named. The conversation is kept here and sent every time.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A key is named, by an environment variable or a file, and read when a request is
 made: it is in no option, no session and no printed value. Requests go to https, or
-to http on this very machine, and to nowhere else.
+to http on this very machine, and to nowhere else. A server of this machine, which may
+be anybody's, gets no key that was not named for it.
 """
 
 from __future__ import annotations
@@ -281,8 +282,8 @@ def read_endpoint(
     """Return the endpoint that *options* choose, or the first refusal.
 
     *declared* are the provider's own options, *more_fields* its `request_fields`, and
-    *check* refuses what does not go together. The key is looked for last: in
-    *key_variable* unless an option names another place.
+    *check* refuses what does not go together. The key is looked for last: where an
+    option names the place, else in *key_variable*, which is for no server of this machine.
     """
     chosen = read_options((*SHARED, *declared, more_fields), options)
     if isinstance(chosen, Failed):
@@ -307,9 +308,11 @@ def read_endpoint(
     named = variable is not None or file is not None
     # A server of this machine needs no key; but one that is named is meant to be sent.
     needed = named or not is_local(where)
+    if needed and not named:
+        variable = key_variable
     endpoint = Endpoint(
         where,
-        KeySource(variable or key_variable, file, named, needed),
+        KeySource(variable, file, named, needed),
         model,
         STREAM.of(chosen),
         SYSTEM_PROMPT.of(chosen),

@@ -1,8 +1,9 @@
 """OpenAI's Responses API as a backend; the conversation is kept there, or here on request.
 
 It needs the extra `genagentd[http]`. The key is named by `api_key_env` (by default
-OPENAI_API_KEY) or `api_key_file`. With `store` the provider keeps the conversation
-and each request names the response before it; without, everything is sent again.
+OPENAI_API_KEY, unless `base_url` leads to this machine) or `api_key_file`. With `store`
+the provider keeps the conversation and each request names the response before it;
+without, everything is sent again.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -266,6 +267,42 @@ async def test_a_server_on_this_machine_needs_no_key(
     answer = await start(backend, base_url="http://127.0.0.1:9/v1")
 
     assert not isinstance(answer, Failed)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_server_of_this_machine_gets_a_key_only_if_one_is_named(
+    backend: type[Backend], named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever listens there may be anybody; the usual variable was meant for somebody else."""
+    variable = VARIABLES[backend]
+    monkeypatch.setenv(variable, "canary-key-1")
+    async with FakeProvider(Says()) as provider:
+        options = {"api_key_env": variable} if named else {}
+        session = await start(backend, base_url=provider.base_url, **options)
+        assert not isinstance(session, Failed)
+        await rehearse(backend(), session, "hi")
+
+    assert ("canary-key-1" in repr(provider.requests[0].headers)) == named
+
+
+@given(local=st.booleans(), named=st.booleans(), there=st.booleans())
+def test_a_key_goes_nowhere_but_where_it_is_meant_to_go(
+    local: bool, named: bool, there: bool
+) -> None:
+    """The usual variable is for the provider; one that an option names, for any server."""
+    url = "http://127.0.0.1:9" if local else "https://api.example.com"
+    place = {"api_key_env": "MY_KEY"} if named else {}
+    options = FrozenDict({"model": "m", "base_url": url, **place})
+    variables = {"THE_KEY": "key-1", "MY_KEY": "key-2"} if there else {}
+
+    with mock.patch.dict(os.environ, variables):
+        answer = read_endpoint((), NO_FIELDS, options, key_variable="THE_KEY", url="")
+        sent = None if isinstance(answer, Failed) else answer[0].key.read()
+
+    meant = "key-2" if named else None if local else "key-1"
+    assert sent == (meant if there else None)
+    assert isinstance(answer, Failed) == (meant is not None and not there)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
