@@ -55,6 +55,12 @@ class LineSplitter:
         """Yield the last line, if the output ended without a newline."""
         yield from self._line(b"")
 
+    def whole(self) -> Line | None:
+        """Return the line that has begun if it is an object already: its newline may never come."""
+        if self._overlong or json_object(self._begun.decode("utf-8", "replace")) is None:
+            return None
+        return next(self._line(b""), None)
+
     def _keep(self, data: bytes) -> None:
         if len(self._begun) + len(data) > self.limit_bytes:
             self._overlong = True

@@ -3,8 +3,10 @@
 The prompt goes in on standard input, lines of JSON come out, and a translator
 makes events of them. The turn is judged after the process has exited and its pipe
 is drained: a terminal line is believed before any exit status or clock; only
-without one does the turn end in an error made from what else is known. Waiting is
-bounded everywhere, since a grandchild may hold the pipe open for ever.
+without one does the turn end in an error made from what else is known. Once a clock
+has had the program told to end, a result is believed and a failure is not: it says no
+more than that the program was told. Waiting is bounded everywhere, since a grandchild
+may hold the pipe open for ever.
 """
 
 from __future__ import annotations
@@ -169,6 +171,10 @@ class LineReader:
                 self._end()
         return self._ready.popleft() if self._ready else "end"
 
+    def unfinished(self) -> Line | None:
+        """Return the line that lacks nothing but its newline, if there is one."""
+        return self._splitter.whole()
+
     def _end(self) -> None:
         self._ended = True
         self._ready.extend(self._splitter.finish())
@@ -246,11 +252,33 @@ class Listener:
         until = _now() + DRAIN_MS / 1000
         while isinstance(self.problem, Fired) and _now() < until:
             line = await reader.next(_now() + LAST_LOOK_MS / 1000)
+            if line == "silence":
+                line = reader.unfinished() or line
             if not isinstance(line, FrozenDict):
                 break
             said += await self.hear(line)
             if self.terminal is not None:
                 self.problem = None
+        return said
+
+    async def dying_words(self, reader: LineReader) -> list[Event]:
+        """Return what the program said as it was ended for a clock, if it said a result.
+
+        That is believed, and the clock is forgotten; nothing else of it counts.
+        """
+        if not isinstance(self.problem, Fired):
+            return []
+        said: list[Event] = []
+        until = _now() + DRAIN_MS / 1000
+        while self.terminal is None and _now() < until:
+            line = await reader.next(until)
+            if not isinstance(line, FrozenDict):
+                break
+            said += await self.hear(line)
+        if self.terminal is None or self.terminal.kind != "result":
+            self.terminal = None
+            return []
+        self.problem = None
         return said
 
     async def hear(self, line: FrozenDict) -> list[Event]:
@@ -306,7 +334,9 @@ async def run(
                 yield said
             if listener.problem is None and not translator.stray:
                 await _let_leave(process, reader)
-        ended = Ended(await process.end(), process.stderr_tail)
+            ended = Ended(await process.end(), process.stderr_tail)
+            for said in await listener.dying_words(reader):
+                yield said
     finally:
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)

@@ -33,6 +33,30 @@ def test_lines_are_whole_however_the_bytes_are_cut(
     assert split(data + b"\n" * newline, size) == objects
 
 
+@given(pieces=st.lists(st.sampled_from([b'{"a": 1}', b'{"a": ', b"1}", b"\n", b"x"]), max_size=8))
+def test_a_line_that_is_taken_without_its_newline_is_taken_once(pieces: list[bytes]) -> None:
+    """What has only begun stays begun, and what comes after a taken one is another line."""
+    splitter = LineSplitter()
+    lines: list[Line] = []
+    written = b""
+    for piece in pieces:
+        lines += splitter.feed(piece)
+        taken = splitter.whole()
+        written += piece if taken is None else piece + b"\n"
+        lines += [] if taken is None else [taken]
+
+    assert [*lines, *splitter.finish()] == split(written, 100)
+
+
+def test_no_overlong_line_is_taken_before_its_end() -> None:
+    """What is left of it might look like one."""
+    splitter = LineSplitter(limit_bytes=8)
+    assert list(splitter.feed(b'"xxxxxxx')) == list(splitter.feed(b'{"a":1}')) == []
+
+    assert splitter.whole() is None
+    assert list(splitter.finish()) == [LineTooLong(8)]
+
+
 def test_blank_lines_and_noise_are_skipped_and_counted() -> None:
     """Programs print progress and warnings between their events."""
     splitter = LineSplitter()

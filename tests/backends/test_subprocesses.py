@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -20,16 +21,15 @@ from genagent_backends.claude import ClaudeBackend, ClaudeSession
 from genagent_backends.failures import failure_of
 from genagent_backends.lines import LineSplitter
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse
-from genagent_backends.subprocesses import LineReader
+from genagent_backends.subprocesses import Fired, LineReader, Listener
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
 from support.backend_cli import Step, StubCli
 
 INIT: Step = {"line": {"type": "system", "subtype": "init", "session_id": "s-1"}}
-RESULT: Step = {
-    "line": {"type": "result", "subtype": "success", "result": "done", "session_id": "s-1"}
-}
+RESULT_LINE = {"type": "result", "subtype": "success", "result": "done", "session_id": "s-1"}
+RESULT: Step = {"line": RESULT_LINE}
 TOOL: Step = {
     "line": {
         "type": "assistant",
@@ -423,6 +423,97 @@ async def test_a_result_that_was_on_its_way_when_the_clock_ran_out_is_believed(
     done = await rehearse(ClaudeBackend(), session, "go", turn, on_event=be_slow)
 
     assert done.kinds == ["session", "text", "result"]
+
+
+FAILED: Mapping[str, object] = {
+    "type": "result",
+    "subtype": "error_during_execution",
+    "is_error": True,
+}
+UNENDED: Step = {"raw": json.dumps(RESULT_LINE)}
+
+
+def begun(rest: Mapping[str, object] | None = None) -> Step:
+    """Return the step that says INIT and *rest*, without its newline, in one piece."""
+    line = "" if rest is None else json.dumps(rest)
+    return {"raw": json.dumps(INIT["line"]) + "\n" + line}
+
+
+@pytest.fixture
+def short_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a clock run out once the first line was heard."""
+    heard = False
+    real = Listener.next_line
+
+    async def next_line(
+        listener: Listener, reader: LineReader, quiet_ms: int | None = None
+    ) -> FrozenDict | None:
+        nonlocal heard
+        if heard:
+            listener.problem = Fired("idle_timeout", 1)
+            return None
+        heard = True
+        return await real(listener, reader, quiet_ms)
+
+    monkeypatch.setattr(Listener, "next_line", next_line)
+    monkeypatch.setattr(subprocesses, "EXIT_GRACE_MS", 50)
+
+
+@pytest.mark.usefixtures("short_of_time")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [begun(RESULT_LINE)],
+        [{"ignore": ["SIGINT", "SIGTERM"]}, begun(RESULT_LINE)],
+        [{"on_interrupt": [SAY, RESULT]}, begun()],
+        [{"on_interrupt": [SAY, UNENDED]}, begun()],
+    ],
+    ids=["no newline", "no newline, deaf", "on SIGINT", "on SIGINT, no newline"],
+)
+async def test_a_result_is_believed_before_a_clock_however_it_comes(
+    stub: StubCli, steps: list[Step]
+) -> None:
+    """Without its newline, or only as the program is told to end: the work is done."""
+    done = await played(stub, *steps, {"silence": True}, turn=RehearsalTurn(grace_ms=500))
+
+    assert done.kinds[-1] == "result"
+    assert done.text == "done"
+
+
+@pytest.mark.usefixtures("short_of_time")
+async def test_a_failure_without_its_newline_says_more_than_the_clock(stub: StubCli) -> None:
+    """It was there before the clock ran out."""
+    done = await played(stub, begun({**FAILED, "api_error_status": 529}), {"silence": True})
+
+    assert failure(done).kind == "server_error"
+
+
+@pytest.mark.usefixtures("short_of_time")
+@pytest.mark.parametrize("last", [{"line": FAILED}, SAY, {"raw": "{"}])
+async def test_that_a_program_was_told_to_end_is_no_failure_of_its_own(
+    stub: StubCli, last: Step
+) -> None:
+    """It says that it failed because a clock ran out, and which one is the reason."""
+    done = await played(stub, {"on_interrupt": [last]}, begun(), {"silence": True})
+
+    assert failure(done).kind == "idle_timeout"
+    assert done.kinds == ["session", "error"]
+
+
+async def test_what_an_interrupted_program_says_at_its_end_is_no_outcome(stub: StubCli) -> None:
+    """The interrupt wins: whoever asked for it was told so."""
+    stub.plays([{"on_interrupt": [RESULT]}, INIT, {"silence": True}])
+    said = asyncio.Event()
+    turn = RehearsalTurn()
+    running = asyncio.create_task(
+        rehearse(ClaudeBackend(), started(stub), "go", turn, on_event=lambda _event: said.set())
+    )
+    await asyncio.wait_for(said.wait(), 30)
+    running.cancel()
+    await asyncio.wait({running})
+
+    assert running.cancelled()
+    assert turn.processes[0].returncode is not None
 
 
 async def test_e078_helpers_that_hold_the_pipe_do_not_hold_the_turn(stub: StubCli) -> None:
