@@ -11,9 +11,9 @@ import click
 import pytest
 
 import genagentd
+from genagent_protocol import envelopes
 from genagent_protocol.turns import effects
 from genagentd import Agent, messages, testing
-from genagentd.agent import outgoing
 from genagentd.agent.peers import Peers
 from genagentd.cli import agents, daemon_commands
 from genagentd.cli.main import load_commands
@@ -50,7 +50,7 @@ def test_the_page_of_telemetry_names_every_event() -> None:
     page = (reference_pages.DIRECTORY / "telemetry.md").read_text(encoding="utf-8")
 
     named = re.findall(r"^\| `([a-z._]+)` \|", page, re.MULTILINE)
-    assert sorted(named) == sorted([*get_args(effects.EmitName), outgoing.RECORDS_LOST])
+    assert sorted(named) == sorted([*get_args(effects.EmitName), envelopes.RECORDS_LOST])
 
 
 def test_the_callbacks_are_what_they_were() -> None:

@@ -16,7 +16,15 @@ from dataclasses import dataclass, field, replace
 
 from genagent_protocol import codec, schema
 from genagent_protocol.answers import PollCompleted, PollFailed, Refused
-from genagent_protocol.envelopes import Completion, Credit, EventMessage, Gap, Reply, Telemetry
+from genagent_protocol.envelopes import (
+    RECORDS_LOST,
+    Completion,
+    Credit,
+    EventMessage,
+    Gap,
+    Reply,
+    Telemetry,
+)
 from genagent_protocol.errors import LocalWireError
 from genagent_protocol.events import Completed, Event, Failed
 from genagent_protocol.header import DAEMON, DeliveryClass, Header, encode_header
@@ -29,9 +37,6 @@ from genagentd.outbox import WINDOW_BYTES, Capacity, Outbox, Parcel
 BATCH_BYTES = 256 * 1024
 #: Bytes of telemetry records that the daemon may owe us before further ones give way.
 RECORDS_BYTES = 4 * 1024 * 1024
-#: The event of the record that counts those that gave way.
-RECORDS_LOST = "telemetry.lost"
-
 
 _RECORD = schema.tag_of(Telemetry)
 

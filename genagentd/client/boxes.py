@@ -218,7 +218,8 @@ class Box:
 
 def _mark(header: Header) -> Gap | TelemetryLost:
     if header.kind == "telemetry":
-        return TelemetryLost(count=header.bodies)
+        # Not its bodies: a record that counts lost ones has as many numbers.
+        return TelemetryLost(count=header.last - header.first + 1)
     ref = None if header.ref is None else RequestRef.parse(header.ref)
     return Gap(ref=ref, first=header.first, last=header.last)
 

@@ -128,7 +128,7 @@ class Daemon:
             case envelopes.Pong():
                 self._answered(incarnation)
             case envelopes.Telemetry():
-                self._take_record(port, body)
+                self._take_record(port, body, said.records)
             case envelopes.UnknownType():
                 report("agent.unknown_type", agent=port.name, type=said.tag)
             case _:
@@ -292,8 +292,8 @@ class Daemon:
             for port in self._board.ports():
                 self._want_records(port, wanted=True)
 
-    def _take_record(self, port: Port, body: bytes) -> None:
-        self._board.broadcast_telemetry(body)
+    def _take_record(self, port: Port, body: bytes, records: int) -> None:
+        self._board.broadcast_telemetry(body, records)
         # Not before: whoever begins and ends to watch, again and again, would otherwise have
         # more said to an agent that hears nothing for a while than the agent ever caused.
         if not self._board.telemetry_watched:

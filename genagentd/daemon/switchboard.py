@@ -90,7 +90,7 @@ class Client:
     welcome: bool = False
     cut_off: bool = False
     watches_telemetry: bool = False
-    #: Telemetry records sent to it so far, which is how lost ones are counted.
+    #: Telemetry records it was told of so far, which is how lost ones are counted.
     records: int = 0
     #: Agents that were called from here and may hold asks of it.
     called: set[str] = field(default_factory=set)
@@ -365,13 +365,18 @@ class Switchboard:
         elif not self._post(to, parcel):
             to.outbox.put_always(parcel)
 
-    def broadcast_telemetry(self, body: bytes) -> None:
-        """Hand one telemetry record to every client that watches; it may be dropped visibly."""
+    def broadcast_telemetry(self, body: bytes, records: int = 1) -> None:
+        """Hand one telemetry record to every client that watches; it may be dropped visibly.
+
+        It tells of so many *records*, and has so many numbers: if it is dropped itself,
+        those are what is missing.
+        """
         for client in self._clients.values():
             if client.watches_telemetry:
-                client.records += 1
                 header = Header("telemetry", client.text, DAEMON, "droppable", size=len(body))
-                numbered = header._replace(first=client.records, last=client.records)
+                first, last = client.records + 1, client.records + records
+                client.records = last
+                numbered = header._replace(first=first, last=last)
                 self._post(client, Parcel(numbered, body))
 
     @property

@@ -199,6 +199,12 @@ class Exiting:
     unresolved: tuple[RequestRef, ...] = ()
 
 
+#: The event of the record that counts those of its agent that gave way.
+RECORDS_LOST = "telemetry.lost"
+#: More records than any agent loses; whoever counts more is not believed.
+_MAX_LOST = 2**32
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
     """Agent → daemon → subscribers: something happened. Content-free when `turn.*`."""
@@ -208,6 +214,12 @@ class Telemetry:
     incarnation: Incarnation | None = None
     measurements: FrozenDict = EMPTY
     metadata: FrozenDict = EMPTY
+
+    @property
+    def records(self) -> int:
+        """How many records this stands for: itself, or those that it counts as lost."""
+        count = self.measurements.get("count") if self.event == RECORDS_LOST else None
+        return count if type(count) is int and 0 < count < _MAX_LOST else 1
 
 
 ToDaemon = (

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genagent_protocol import codec, envelopes, requests
-from genagent_protocol.envelopes import Telemetry
+from genagent_protocol.envelopes import RECORDS_LOST, Telemetry
 from genagent_protocol.errors import CallTimeout, Refused, StartFailed
 from genagent_protocol.events import Failed
 from genagent_protocol.failed import Failed as Declined
@@ -33,7 +33,6 @@ from genagentd import telemetry
 from genagentd.agent import log
 from genagentd.agent.behaviour import Ok, Started
 from genagentd.agent.observing import MAX_FIELD_BYTES, Observer
-from genagentd.agent.outgoing import RECORDS_LOST
 from support.agent_life import CLIENT, INCARNATION, Conversation, living, newborn, start
 from support.recorders import Recorder, Trace
 

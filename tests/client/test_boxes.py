@@ -235,3 +235,13 @@ def test_dropped_telemetry_is_counted() -> None:
     box.miss(dropped(0, 3, 3, "telemetry"))
 
     assert take(box) == TelemetryLost(count=3)
+
+
+def test_a_dropped_record_counts_as_many_as_it_stands_for() -> None:
+    """One that says how many its agent lost has as many numbers in its header."""
+    box = a_box()
+
+    box.miss(dropped(0, 1, 7, "telemetry")._replace(bodies=1))
+    box.miss(dropped(0, 8, 8, "telemetry"))
+
+    assert take(box) == TelemetryLost(count=8)

@@ -24,14 +24,14 @@ def test_an_agent_is_told_of_watchers_as_often_as_it_must_be(done: list[str]) ->
         telemetry_watched=False,
         ports=lambda: [port],
         say=lambda _to, wanted: said.append(wanted.on),
-        broadcast_telemetry=records.append,
+        broadcast_telemetry=lambda body, _records: records.append(body),
     )
     daemon = Daemon.__new__(Daemon)
     daemon._board = board
 
     for what in done:
         if what == "record":
-            daemon._take_record(port, b"record")
+            daemon._take_record(port, b"record", 1)
             # It says more than anybody wants at most once.
             assert not said or said[-1] == board.telemetry_watched
             continue

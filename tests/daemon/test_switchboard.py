@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genagent_protocol import codec, envelopes, schema
 from genagent_protocol.header import DAEMON, Header, decode_header, encode_header
-from genagent_protocol.refs import BootId, Incarnation, RequestRef
+from genagent_protocol.plain import FrozenDict
+from genagent_protocol.refs import BootId, Incarnation, MailboxAddress, RequestRef
 from genagentd.agent import incoming
 from genagentd.arrivals import Message, Peer
 from genagentd.channels import Connection, Listener
@@ -403,6 +406,40 @@ async def test_a_client_that_does_not_read_loses_events_visibly_and_nothing_else
     assert codec.decode(envelopes.ToClient, person.heard[3][1]) == [
         envelopes.Gap(ref=ref, first=4, last=10)
     ]
+
+
+def record(count: int | None) -> envelopes.Telemetry:
+    """Return a record of an agent; with a *count* one that says how many gave way there."""
+    if count is None:
+        return envelopes.Telemetry(event="turn.start", agent="a")
+    lost = FrozenDict(count=count)
+    return envelopes.Telemetry(event=envelopes.RECORDS_LOST, agent="a", measurements=lost)
+
+
+@given(
+    st.lists(st.none() | st.integers(1, 10**6), max_size=12),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+)
+def test_a_slow_subscriber_loses_no_record_silently(
+    counts: list[int | None], reads: list[bool]
+) -> None:
+    """What it gets and what it is told to have lost make all there were, lost ones included."""
+    told: list[Any] = []
+    board = Switchboard.__new__(Switchboard)
+    client = Client(1, MailboxAddress(BOOT, 1), b"", 1, watches_telemetry=True)
+    client.outbox = Outbox(Capacity(max_messages=10, max_bytes=10**6, max_droppable_bytes=300), 1)
+    board._clients = {client.text: client}
+    board._send = lambda _to, parcel: told.extend(codec.decode(envelopes.ToClient, parcel.body))  # type: ignore[method-assign, assignment]  # the wire
+
+    for said, read in zip(map(record, counts), reads, strict=False):
+        board.broadcast_telemetry(codec.encode(said), said.records)
+        if read:
+            board.credited(client, envelopes.Credit(messages=1, bytes=10**9))
+    while len(client.outbox):
+        board.credited(client, envelopes.Credit(messages=1, bytes=10**9))
+
+    heard = sum(one.records if isinstance(one, envelopes.Telemetry) else one.count for one in told)
+    assert heard == sum(count or 1 for count in counts)
 
 
 async def test_a_client_that_never_reads_is_cut_off_and_told(house: House) -> None:

@@ -24,6 +24,7 @@ from genagent_protocol.envelopes import (
     ToClient,
     VersionRefused,
 )
+from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import DRAINING, Reason
 from genagent_protocol.refs import BootId, Incarnation, RequestRef
 from support.wire_spec import records
@@ -157,3 +158,21 @@ def test_every_code_can_be_sent_as_a_refusal(code: reasons.Code) -> None:
     message = envelopes.Reply(call=1, answer=Refused(Reason(code)))
 
     assert codec.decode(ToClient, codec.encode(message)) == [message]
+
+
+@pytest.mark.parametrize(
+    ("event", "count", "records"),
+    [
+        ("telemetry.lost", 7, 7),
+        ("turn.start", 7, 1),
+        ("telemetry.lost", 0, 1),
+        ("telemetry.lost", True, 1),
+        ("telemetry.lost", "7", 1),
+        ("telemetry.lost", 2**63, 1),
+    ],
+)
+def test_a_record_stands_for_what_it_counts(event: str, count: Any, records: int) -> None:
+    """And not for what no agent can have lost: its word goes into others' numbers."""
+    said = envelopes.Telemetry(event=event, agent="a", measurements=FrozenDict(count=count))
+
+    assert said.records == records
