@@ -79,6 +79,7 @@ class Shell:
     def reconfigure(self, config: Config) -> None:
         """Let later starts, restarts too, go by *config*."""
         self._around = dataclasses.replace(self._around, config=config)
+        self._starter.reconfigure(agent_environment(config.pass_env, {}))
 
     def feed(self, fact: inputs.Input) -> None:
         """Let the machine know *fact* and perform what follows; facts during that wait."""

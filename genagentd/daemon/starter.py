@@ -62,6 +62,15 @@ class Starter:
         if self._uses_helper:
             self._ready_helper()
 
+    def reconfigure(self, environ: Mapping[str, str]) -> None:
+        """Let `/proc` show *environ* of every child whose launch begins from now on."""
+        self._environ = environ
+        # During a launch the next one will see to it. And what the system does not allow now,
+        # it may allow when somebody is to be born, and then there is somebody to tell.
+        if self._helper is not None and not self._turn.locked():
+            with contextlib.suppress(OSError):
+                self._ready_helper()
+
     async def launch(self, newborn: birth.Newborn, patience_s: float) -> None:
         """Have *newborn* born: when this returns, its pid has been said on its pipe.
 
@@ -118,6 +127,11 @@ class Starter:
     def _ready_helper(self) -> _Helper:
         if self._helper is not None and not self._helper.alive:
             self._end_helper()
+        if self._helper is not None and self._helper.environ != self._environ:
+            # Whoever waits was started with the old one, too; it ends with its helper.
+            if self._helper.waiting is not None:
+                _remove_place_of(self._helper.waiting, self._directory)
+            self._end_helper()
         if self._helper is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, birth.SOCKET_BYTES)
@@ -126,7 +140,7 @@ class Starter:
                 process = self._start(
                     nursery.tend, birth.Descriptor(theirs.fileno()), self._directory
                 )
-            self._helper = _Helper(process, ours)
+            self._helper = _Helper(process, ours, self._environ)
         return self._helper
 
     def _end_helper(self) -> None:
@@ -168,8 +182,9 @@ class Starter:
 class _Helper:
     """One life of the helper, and the socket to it."""
 
-    def __init__(self, process: Any, channel: socket.socket) -> None:
+    def __init__(self, process: Any, channel: socket.socket, environ: Mapping[str, str]) -> None:
         self._process = process
+        self.environ = environ
         self._channel = channel
         self.pid: int = process.pid
         #: Whether it ever had something born.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,8 @@ from genagentd import Client, sendable
 from genagentd.daemon.starter import StartMethod
 from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 from support import fleet
-from support.daemons import PrivateDaemon
+from support.daemons import PrivateDaemon, waiting_in
+from support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -47,6 +49,32 @@ def test_what_proc_shows_of_an_agent_holds_nothing_of_the_daemons(secretive: Pri
     assert b"canary-3f9d" not in shown
     assert b"GENAGENT_" not in shown
     assert b"PATH=" in shown
+
+
+def test_what_is_passed_no_more_is_in_no_later_process(
+    secretive: PrivateDaemon, tmp_path: Path
+) -> None:
+    """A reload takes it back; the helper, and who waits in it, were started with it."""
+    config = tmp_path / "config.toml"
+    secretive.stop()
+    secretive.environment = {**secretive.environment, "GENAGENT_CONFIG": str(config)}
+    shown = []
+    config.write_text('pass_env = ["SOME_PROVIDER_KEY"]')
+    secretive.start()
+    with Client(secretive.run) as client:
+        for turn, passed in enumerate(('["SOME_PROVIDER_KEY"]', "[]", '["SOME_PROVIDER_KEY"]')):
+            if turn:
+                config.write_text(f"pass_env = {passed}")
+                secretive.signal(signal.SIGHUP)
+                until(lambda: secretive.log.count("config.reloaded") == turn, "it was read")  # noqa: B023  # at once
+            for number in range(2):
+                handle = client.start_agent(None, name=f"a{turn}{number}", backend="echo")
+                shown.append(b"canary-3f9d" in Path(f"/proc/{handle.pid}/environ").read_bytes())
+        fleet.stop_all(client)
+        places = secretive.places.agents
+        until(lambda: len(list(places.iterdir())) == len(waiting_in(secretive)), "no file is left")
+
+    assert shown == [True, True, False, False, True, True]
 
 
 def test_what_python_takes_from_the_environment_is_the_agents_own(
