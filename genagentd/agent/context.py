@@ -18,8 +18,8 @@ class Context:
 
     `handle` is this life of the agent, to be handed to others. `current_ref` is the
     request whose gate, turn or decision is under way, in callbacks and in the
-    turn's thread alike; None otherwise. `peers` are the other agents; `call` and
-    `request` reach the functions of attached clients.
+    turn's thread alike, or that `handle_error` is told of; None otherwise. `peers`
+    are the other agents; `call` and `request` reach the functions of attached clients.
     """
 
     handle: AgentHandle

@@ -345,3 +345,12 @@ async def test_a_callback_that_returns_what_it_may_not_is_told_what_it_may(
 
     wanted = f"why='support.recorders.Recorder.{callback} returned {said}"
     assert wanted in capsys.readouterr().err
+
+
+async def test_a_prompt_that_became_no_turn_is_current_while_its_error_is_handled() -> None:
+    """The recorder compares `current_ref` with what it is told of, and would raise."""
+    options = recorder(handle_event="go", pre_turn="skip")
+    async with living(RECORDER, options=options) as agent:
+        await agent.notified("tick")
+
+        assert "error pre_turn_skipped" in (await agent.shown())["seen"]

@@ -79,7 +79,8 @@ class Recorder(Agent[Trace]):
         assert self.context.current_ref == ref
         return self._act("handle_response", state, NoReply(state.saw(f"response {response.text}")))
 
-    def handle_error(self, _ref: RequestRef, reason: Failure, state: Trace) -> Any:
+    def handle_error(self, ref: RequestRef, reason: Failure, state: Trace) -> Any:
+        assert self.context.current_ref == ref
         return self._act("handle_error", state, NoReply(state.saw(f"error {reason.code}")))
 
     def handle_event(self, event: Plain, state: Trace) -> Any:

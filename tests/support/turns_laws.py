@@ -19,6 +19,7 @@ from genagent_protocol.refs import RequestRef
 from genagent_protocol.turns import effects as does
 from genagent_protocol.turns import inputs as heard
 from genagent_protocol.turns import state as at
+from genagent_protocol.turns.held import under_way
 from genagent_protocol.turns.requests import CallId, Request
 
 Kind = Literal["submit", "tell", "ask"]
@@ -264,6 +265,12 @@ def _judge_last_effect(advanced: at.Advance) -> None:
     )
     if isinstance(last, does.Invoke) and isinstance(step, CALLBACK_STEPS):
         law(last.callback.name == step.callback, "the step waits for another callback")
+        told_of = getattr(last.callback, "ref", None)
+        busy_with = under_way(advanced.agent)
+        law(
+            told_of is None or (busy_with is not None and busy_with.ref == told_of),
+            "what a callback is told of is under way",
+        )
     law(
         isinstance(last, does.StartTurn) == isinstance(step, at.Starting),
         "a starting step begins with its StartTurn",

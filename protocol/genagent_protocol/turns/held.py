@@ -15,6 +15,7 @@ from genagent_protocol.turns.state import (
     Checkpointing,
     Deciding,
     Gating,
+    Reporting,
     Running,
     Starting,
     Stopping,
@@ -26,9 +27,12 @@ MAX_TOLD = 10_000
 
 
 def under_way(agent: Agent) -> Request | None:
-    """Return the request that *agent* is busy with, from its gate to its `post_turn`."""
+    """Return the request that *agent* is busy with, from its gate to its `post_turn`.
+
+    Also one that became no turn, while `handle_error` is told of it.
+    """
     match agent.step:
-        case Gating(request=request):
+        case Gating(request=request) | Reporting(request=request):
             return request
         case Starting(turn) | Running(turn) | Stopping(turn=turn):
             return turn.request

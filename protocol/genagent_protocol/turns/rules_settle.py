@@ -194,7 +194,7 @@ def report_refusal(agent: Agent, request: Request, reason: Failure) -> Advance:
 def _report(agent: Agent, request: Request, reason: Failure, *, gated: bool) -> Advance:
     notes = (rejected(request, kind_of_rejection(reason)), prompt_error(request, reason))
     call = Invoke(HandleError(request.ref, reason))
-    return Advance(replace(agent, step=Reporting(gated)), (*notes, call))
+    return Advance(replace(agent, step=Reporting(request, gated)), (*notes, call))
 
 
 def reported(agent: Agent, step: Reporting, answer: Decision | CallbackCrashed) -> Advance:

@@ -231,6 +231,7 @@ class Reporting:
 
     name: ClassVar[str] = "report"
     callback: ClassVar[CallbackName] = "handle_error"
+    request: Request
     gated: bool
 
 
