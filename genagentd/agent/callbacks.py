@@ -8,6 +8,7 @@ what was said.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -65,6 +66,37 @@ async def settled(call: Callable[[], Any]) -> Any:
         return await answer if isinstance(answer, Awaitable) else answer
 
 
+async def settled_apart(call: Callable[[], Any]) -> Any:
+    """Return the same; what has to be awaited is, in a task of its own.
+
+    Whoever cancels that task, while it runs or later, means this call and nobody else.
+
+    Raises:
+        BaseException: whatever it raised.
+    """
+    with forked.Home():
+        answer = called_plainly(call)
+        if not isinstance(answer, Awaitable):
+            return answer
+    answer, error = await asyncio.create_task(_ended(answer))
+    if error is None:
+        return answer
+    try:
+        raise error
+    finally:
+        del error  # Its traceback holds this frame.
+
+
+async def _ended(answer: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """Return what *answer* comes to, or what it raised."""
+    # As a value: asyncio lets some exceptions out of any task.
+    try:
+        with forked.Home():
+            return await answer, None
+    except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
+        return None, error
+
+
 class Callbacks:
     """Runs the callbacks of one agent on its retained state and session."""
 
@@ -85,7 +117,7 @@ class Callbacks:
     async def run(self, callback: effects.Callback) -> inputs.FromCallback:
         """Run *callback* and return what became of it."""
         try:
-            answer = await settled(lambda: self._call(callback))
+            answer = await settled_apart(lambda: self._call(callback))
             # What was returned is user code as well: its attributes may be properties.
             decision = self._judged(callback, answer)
             if not decisions.fits(callback.name, decision):
@@ -194,7 +226,7 @@ class Callbacks:
 
     async def _last(self, name: str, call: Callable[[], Any]) -> None:
         try:
-            await settled(call)
+            await settled_apart(call)
         except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
             self.failed(name, error)
 
@@ -213,7 +245,7 @@ class Callbacks:
         backend = self.backend
         assert isinstance(backend, Checkpoints)
         try:
-            answer = await settled(lambda: backend.checkpoint_session(session, session_id))
+            answer = await settled_apart(lambda: backend.checkpoint_session(session, session_id))
             if is_session(answer):
                 return answer
             self._misfit("checkpoint_session", answer)

@@ -115,13 +115,26 @@ def _give_up(life: Life, error: BaseException) -> None:
         end_context()
 
 
+class _Coordinator(asyncio.Task[int]):
+    """The task of a life, which cannot be cancelled: nobody of ours does so.
+
+    The code of the agent could reach it from a plain callback, or among all tasks there
+    are. So what is under a time limit has to be awaited in a task of its own.
+    """
+
+    def cancel(self, msg: Any = None) -> bool:  # noqa: ARG002  # it is asyncio's
+        """Do nothing, as if it were over."""
+        return False
+
+
 def _driven(loop: asyncio.AbstractEventLoop, life: Coroutine[Any, Any, int]) -> int:
-    task = loop.create_task(life)
+    task = _Coordinator(life, loop=loop)
     while True:
         try:
             return loop.run_until_complete(task)
-        except (SystemExit, KeyboardInterrupt) as stray:
-            # asyncio lets these through from any task, also from one that nobody awaits.
+        except (SystemExit, KeyboardInterrupt, RuntimeError) as stray:
+            # asyncio lets the first two through from any task, also from one that nobody awaits;
+            # the last is how it says that somebody stopped the loop.
             if task.done():
                 raise
             log.line("task.stray_exit", error=log.class_of(stray))

@@ -21,7 +21,7 @@ from genagent_protocol.reasons import StartError
 from genagent_protocol.requests import StartAgent
 from genagentd.agent import behaviour, forked, functions, log
 from genagentd.agent.behaviour import AnyAgent
-from genagentd.agent.callbacks import Retained, plain, settled
+from genagentd.agent.callbacks import Retained, plain, settled_apart
 from genagentd.agent.class_names import full_name_of, kind_of
 from genagentd.agent.loading import load_agent, load_backend
 from genagentd.agent.plain_agent import PlainAgent
@@ -100,7 +100,7 @@ def _unusable_function(agent: AnyAgent) -> StartError | None:
 async def _init_agent(agent: AnyAgent, options: FrozenDict) -> tuple[FrozenDict, Any] | StartError:
     name = f"{full_name_of(agent)}.init_agent"
     try:
-        answer = await settled(lambda: agent.init_agent(options))
+        answer = await settled_apart(lambda: agent.init_agent(options))
     except BaseException as error:  # noqa: BLE001  # user code may raise whatever it likes
         return _raised(name, error)
     if isinstance(answer, behaviour.Failed):
@@ -152,7 +152,7 @@ async def _session(
     name = full_name_of(backend)
     callback = "start_session" if start.session is None else "resume_session"
     try:
-        answer = await settled(lambda: _ask_for_session(backend, options, start.session))
+        answer = await settled_apart(lambda: _ask_for_session(backend, options, start.session))
     except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
         return _raised(f"{name}.{callback}", error)
     if isinstance(answer, behaviour.Failed):

@@ -8,6 +8,7 @@ hears is that callback's return.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import assert_never
 
@@ -95,9 +96,15 @@ class Shell:
         self._deadlines.disarm_all()
         self._context.sessions.close()
         self._outgoing.flush()
-        await self._processes.end_all()
+        await self._end_processes()
         self._turns.close()
         return self._exit
+
+    async def _end_processes(self) -> None:
+        # In a task of its own, which its time limits cancel; ours cannot be cancelled. Somebody
+        # else may cancel it, too, and then the daemon ends what is left.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.create_task(self._processes.end_all())
 
     # Facts
 

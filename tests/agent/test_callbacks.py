@@ -14,7 +14,7 @@ from genagent_protocol.answers import Ok, Refused
 from genagent_protocol.events import Completed, Failed
 from genagent_protocol.header import Header, encode_header
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.reasons import ExitReason, Reason, TaskCrashed
+from genagent_protocol.reasons import SHUTDOWN, ExitReason, Reason, TaskCrashed
 from genagentd.agent.behaviour import NoReply, Prompt
 from genagentd.agent.callbacks import plain, text_of
 from support.agent_life import CLIENT, INCARNATION, living, living_process, mint, newborn, start
@@ -127,6 +127,15 @@ async def test_a_retry_is_one_request_with_one_completion() -> None:
         assert isinstance(outcome, Completed)
         assert outcome.response.prompt == "again"
         assert len(agent.told(envelopes.Admission)) == 1
+
+
+async def test_a_cancellation_reaches_the_callback_that_it_was_meant_for() -> None:
+    """Not the next one, and not the agent, if it comes when that callback is back."""
+    async with living("support.recorders:Linked", options={"script": [[RESULT]]}) as agent:
+        await agent.notified("tick")
+        assert await agent.answered("go") == "done"
+        assert await agent.shown() == 1
+        assert (await agent.stop()).reason == SHUTDOWN
 
 
 async def test_while_an_async_callback_waits_calls_are_kept_in_their_order() -> None:

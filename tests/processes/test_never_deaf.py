@@ -12,7 +12,7 @@ from genagent_protocol.refs import AgentHandle
 from genagentd.client.client import Client
 from support import fleet
 from support.daemons import PrivateDaemon
-from support.rude_agents import PLACES, RAISES, STREAMS
+from support.rude_agents import INTERFERES, PLACES, RAISES, STREAMS
 
 pytestmark = pytest.mark.process
 
@@ -152,3 +152,20 @@ def test_a_child_that_was_forked_ends_wherever_it_comes_back(
         assert said.count("the child ended with 0") == 1, place
         assert "the child went on" not in said
         assert said.count("fork.returned") == 1
+
+
+@pytest.mark.parametrize("how", INTERFERES)
+def test_no_callback_can_stop_what_drives_its_agent(
+    daemon: PrivateDaemon, client: Client, how: str
+) -> None:
+    """It reaches its own task at most: no request is lost, and the end is in order."""
+    handle = begun(client, "a", "Interferes", how=how)
+
+    for _ in "12":
+        client.notify_ack("a", None)
+        client.notify_ack("a", "later")
+        assert client.ask("a", "go", 30_000).text == "done"
+        assert client.status("a").agent_state == "shown"
+    client.stop("a")
+
+    assert fleet.down(client, handle).reason.text == "shutdown"

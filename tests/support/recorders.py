@@ -170,6 +170,30 @@ class Straying(Sparse):
         return NoReply(state + 1)
 
 
+class Linked(Agent[int]):
+    """Leaves a task behind that cancels, as it ends, the one that began it."""
+
+    def init_agent(self, options: FrozenDict) -> Started[int]:
+        return Started(options, 0)
+
+    def show_state(self, state: int) -> int:
+        return state
+
+    async def handle_event(self, _event: Plain, state: int) -> NoReply[int]:
+        began = asyncio.current_task()
+        assert began is not None
+        self.helper = asyncio.create_task(asyncio.sleep(0))
+        self.helper.add_done_callback(lambda _: began.cancel())
+        return NoReply(state + 1)
+
+    async def handle_response(
+        self, _ref: RequestRef, _response: Response, state: int
+    ) -> NoReply[int]:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return NoReply(state)
+
+
 class Clingy(Sparse):
     """Says on standard output that it ends, and why."""
 

@@ -7,13 +7,14 @@ import builtins
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from genagent_backends.base import Streaming
-from genagent_protocol.events import Event, Response, event
-from genagent_protocol.plain import FrozenDict
+from genagent_protocol.events import Event, Outcome, Response, event
+from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import RequestRef
-from genagentd import Agent, NoReply, Started, telemetry
+from genagentd import Agent, NoReply, Ok, Run, Started, telemetry
 from genagentd.agent.callbacks import Callbacks
 from support.faulty_agents import Quiet
 
@@ -121,6 +122,68 @@ class Reaps(Quiet):
         assert codes == [7, 7], codes
         print("codes", codes, flush=True)
         return NoReply(state)
+
+
+def _cancel_later(loop: asyncio.AbstractEventLoop, task: asyncio.Task[object]) -> None:
+    loop.call_soon(lambda: loop.call_soon(task.cancel))
+
+
+#: How a callback can get at what drives its agent.
+INTERFERES: dict[str, Callable[[asyncio.AbstractEventLoop, asyncio.Task[object]], object]] = {
+    "cancels its task": lambda _loop, task: task.cancel(),
+    "cancels its task later": _cancel_later,
+    "cancels every task": lambda loop, _task: [task.cancel() for task in asyncio.all_tasks(loop)],
+    "stops the loop": lambda loop, _task: loop.stop(),
+}
+
+
+class Interferes(Agent[None]):
+    """Does so as the option `how` says, in all of its guarded callbacks."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        self.how = INTERFERES[str(options["how"])]
+        self._interfere()
+        return Started({key: options[key] for key in options if key != "how"}, None)
+
+    def _interfere(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.how(asyncio.get_running_loop(), task)
+
+    def pre_run(self, state: None) -> Ok[None]:
+        self._interfere()
+        return Ok(state)
+
+    def pre_turn(self, prompt: str, state: None) -> Run[None]:
+        self._interfere()
+        return Run(prompt, state)
+
+    async def handle_response(
+        self, ref: RequestRef, response: Response, state: None
+    ) -> NoReply[None]:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return NoReply(state)
+
+    def handle_event(self, what: Plain, state: None) -> NoReply[None] | Awaitable[NoReply[None]]:
+        self._interfere()
+        return NoReply(state) if what is None else self._later(state)
+
+    async def _later(self, state: None) -> NoReply[None]:
+        self._interfere()
+        await asyncio.sleep(0)
+        return NoReply(state)
+
+    def post_turn(self, outcome: Outcome, ref: RequestRef, state: None) -> Ok[None]:
+        self._interfere()
+        return Ok(state)
+
+    def show_state(self, state: None) -> str:
+        self._interfere()
+        return "shown"
+
+    def terminate_agent(self, reason: ExitReason, state: None) -> None:
+        self._interfere()
 
 
 class Forks(Agent[int | None]):
