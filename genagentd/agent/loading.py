@@ -23,6 +23,7 @@ from genagent_protocol.plain import printable
 from genagent_protocol.reasons import StartError
 from genagentd.agent import forked, log
 from genagentd.agent.behaviour import Agent, AnyAgent
+from genagentd.agent.class_names import kind_of
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.signatures import ARGUMENTS
 
@@ -61,7 +62,14 @@ def load_agent(spelled: str | None) -> AnyAgent | StartError:
             message=f"{spelled} does not define {', '.join(missing)}{_instead(found, missing[0])}",
         )
     made = _instance(found, spelled)
-    return made if isinstance(made, StartError) else cast("AnyAgent", made)
+    # By its type: `isinstance` asks the object itself as well, and that is code of others.
+    if issubclass(type(made), StartError):
+        return cast("StartError", made)
+    if not issubclass(type(made), Agent):
+        return StartError(
+            kind="init_failed", message=f"{spelled}() made {kind_of(made)}, and no agent"
+        )
+    return cast("AnyAgent", made)
 
 
 def look_again() -> None:

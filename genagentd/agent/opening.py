@@ -19,9 +19,10 @@ from genagent_protocol.limits import split_options
 from genagent_protocol.plain import FrozenDict, NotPlain, freeze
 from genagent_protocol.reasons import StartError
 from genagent_protocol.requests import StartAgent
+from genagent_protocol.turns.state import Offers
 from genagentd.agent import behaviour, forked, functions, log
 from genagentd.agent.behaviour import AnyAgent
-from genagentd.agent.callbacks import Retained, plain, settled_apart
+from genagentd.agent.callbacks import Retained, offers_of, plain, settled_apart
 from genagentd.agent.class_names import full_name_of, kind_of
 from genagentd.agent.loading import load_agent, load_backend
 from genagentd.agent.plain_agent import PlainAgent
@@ -36,6 +37,7 @@ class Opened:
     backend: Backend = field(repr=False)
     limits: Limits
     retained: Retained
+    offers: Offers
 
 
 async def open_agent(
@@ -43,8 +45,15 @@ async def open_agent(
 ) -> Opened | StartError:
     """Return the agent that *start* asks for, with its session open, or why there is none.
 
-    *introduce* gives the agent its context before any of its code runs.
+    *introduce* gives the agent its context before any of its callbacks runs.
     """
+    try:
+        return await _opened(start, introduce)
+    except BaseException as error:  # noqa: BLE001  # whatever is looked at may be code of theirs
+        return _raised(start.agent or start.backend, error)
+
+
+async def _opened(start: StartAgent, introduce: Callable[[AnyAgent], None]) -> Opened | StartError:
     if start.cwd is not None:
         sys.path.insert(0, start.cwd)
     split = split_options(start.options)
@@ -60,15 +69,19 @@ async def open_agent(
     unusable = _unusable_callback(agent) or _unusable_function(agent)
     if unusable is not None:
         return unusable
-    introduce(agent)
+    unnamed = _introduced(agent, introduce)
+    if unnamed is not None:
+        return unnamed
     first = await _init_agent(agent, options)
     if isinstance(first, StartError):
         return first
     backend_options, state = first
+    # Before there is a session, which nobody would end if this failed.
+    offers = offers_of(agent, backend)
     session = await _session(backend, backend_options, start)
     if isinstance(session, StartError):
         return session
-    return Opened(agent, backend, limits, Retained(state, session))
+    return Opened(agent, backend, limits, Retained(state, session), offers)
 
 
 def _unusable_callback(agent: AnyAgent) -> StartError | None:
@@ -94,6 +107,21 @@ def _unusable_function(agent: AnyAgent) -> StartError | None:
         Registry(agent)
     except ValueError as error:
         return StartError(kind="init_failed", message=f"{full_name_of(agent)}.{error}")
+    return None
+
+
+def _introduced(agent: AnyAgent, introduce: Callable[[AnyAgent], None]) -> StartError | None:
+    """Give *agent* its context, or say why it takes none."""
+    try:
+        introduce(agent)
+    except BaseException as error:  # noqa: BLE001  # it may be a property, which is code of theirs
+        log.raised("init.failed", error, callback="context")
+        return StartError(
+            kind="init_failed",
+            message=f"{full_name_of(agent)}.context cannot be set, which raised "
+            f"{log.class_of(error)}: that name is the framework's, give yours another one",
+            detail=log.class_of(error),
+        )
     return None
 
 

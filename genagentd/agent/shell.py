@@ -21,7 +21,7 @@ from genagent_protocol.turns.held import under_way
 from genagent_protocol.turns.rules import advance, begin
 from genagent_protocol.turns.state import Advance, Agent
 from genagentd.agent import incoming, log
-from genagentd.agent.callbacks import Callbacks, offers_of
+from genagentd.agent.callbacks import Callbacks
 from genagentd.agent.context import Context
 from genagentd.agent.inbox import Frame, Inbox, Item, Swept
 from genagentd.agent.last_resort import LastResort
@@ -62,7 +62,7 @@ class Shell:
         self._inbox = inbox
         self._outgoing = outgoing
         self._mail = mail
-        self._begun = begin(opened.limits, offers_of(opened.agent, opened.backend))
+        self._begun = begin(opened.limits, opened.offers)
         self._machine: Agent = self._begun.agent
         self._callbacks = Callbacks(opened.agent, opened.backend, opened.retained, context.handle)
         self._processes = processes

@@ -154,6 +154,30 @@ class Generous(Sparse):
         return state
 
 
+class Placed(Sparse):
+    """Has something else by a name of ours."""
+
+    @property
+    def context(self) -> Any:  # type: ignore[override]  # that is the fault
+        return "here"
+
+
+class Elsewhere(Sparse):
+    """Is made into something else."""
+
+    def __new__(cls) -> Any:
+        return 5
+
+
+class Hidden(Sparse):
+    """Does not let itself be looked at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "handle_info":
+            raise LookupError(name)
+        return super().__getattribute__(name)
+
+
 async def refused(wanted: Any) -> StartError:
     """Start *wanted* and return why that failed; the process then exits with 1."""
     async with newborn(wanted) as agent:
@@ -213,6 +237,14 @@ async def refused(wanted: Any) -> StartError:
             "init_failed",
             "raised TypeError: it is made without arguments; what it needs reaches init_agent",
         ),
+        (
+            start(f"{HERE}:Placed"),
+            "init_failed",
+            f"{HERE}.Placed.context cannot be set, which raised AttributeError: "
+            "that name is the framework's",
+        ),
+        (start(f"{HERE}:Elsewhere"), "init_failed", f"{HERE}:Elsewhere() made int, and no agent"),
+        (start(f"{HERE}:Hidden"), "init_failed", f"{HERE}:Hidden raised LookupError"),
         (start("no_such_module:Agent"), "import_failed", "there is no module no_such_module"),
         (start(None, "no_such_backend"), "unknown_backend", "installed are: "),
         (start(None, f"{HERE}:Nothing"), "unknown_backend", "it lacks start_session, prompt"),
