@@ -29,6 +29,7 @@ from genagent_protocol.failed import Failed as Failed
 from genagent_protocol.plain import FrozenDict, Plain
 
 #: What a backend keeps between turns. The agent threads it through and never looks inside.
+#: One that is None stays None; a callback that gives None in place of another has forgotten it.
 Session: TypeAlias = Any
 
 

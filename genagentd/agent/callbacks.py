@@ -186,11 +186,12 @@ class Callbacks:
     def _judged_session(
         self, callback: effects.CheckpointSession | effects.ResetSession, answer: Any
     ) -> decisions.Decision:
-        if not is_session(answer):
-            reset = isinstance(callback, effects.ResetSession)
-            return decisions.Declined(plain(answer.reason)) if reset else decisions.Invalid()
-        self.retained.session = answer
-        return decisions.Done()
+        if is_session(answer, self.retained.session):
+            self.retained.session = answer
+            return decisions.Done()
+        if isinstance(answer, behaviour.Failed) and isinstance(callback, effects.ResetSession):
+            return decisions.Declined(plain(answer.reason))
+        return decisions.Invalid()
 
     def _decision(self, answer: Any) -> decisions.Decision:
         match answer:
@@ -246,7 +247,7 @@ class Callbacks:
         assert isinstance(backend, Checkpoints)
         try:
             answer = await settled_apart(lambda: backend.checkpoint_session(session, session_id))
-            if is_session(answer):
+            if is_session(answer, session):
                 return answer
             self._misfit("checkpoint_session", answer)
         except BaseException as error:  # noqa: BLE001  # a backend may raise whatever it likes
@@ -283,9 +284,13 @@ class Callbacks:
         )
 
 
-def is_session(answer: object) -> bool:
-    """Whether a backend returned a session: it may be anything but a `Failed`."""
-    return not isinstance(answer, behaviour.Failed)
+def is_session(answer: object, before: Session) -> bool:
+    """Whether a backend returned the session that follows *before*.
+
+    It may be anything but a `Failed`, and None only where it was None before: any other
+    backend that gives None back has forgotten to return the session.
+    """
+    return not isinstance(answer, behaviour.Failed) and (answer is not None or before is None)
 
 
 def _returned(answer: object) -> str:
@@ -299,7 +304,9 @@ def _returned(answer: object) -> str:
 
 def _wanted(name: decisions.CallbackName) -> str:
     """Return what *name* may return, by the names that the agent's author writes."""
-    names = [_WRITTEN[decision] for decision in decisions.fitting(name)]
+    done = "a session" if name.endswith("_session") else _WRITTEN[decisions.Done]
+    written = _WRITTEN | {decisions.Done: done}
+    names = [written[decision] for decision in decisions.fitting(name)]
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 

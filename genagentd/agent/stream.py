@@ -24,7 +24,7 @@ from genagent_protocol.turns.capture import Capture
 from genagentd.agent import forked, log
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.callbacks import is_session, overrides, plain, settled
-from genagentd.agent.class_names import module_of
+from genagentd.agent.class_names import kind_of, module_of
 
 #: After so many events the turn's own loop gets a moment, whatever kind of stream they are of.
 BREATH = 64
@@ -206,8 +206,8 @@ async def _taught(backend: Backend, session: Session, outcome: Outcome) -> Sessi
     if isinstance(outcome, Completed) and isinstance(backend, UpdatesSession):
         data = outcome.response.terminal.data
         answer = await settled(lambda: backend.update_session(session, data))
-        if not is_session(answer):
-            raise TypeError("update_session returned Failed, not a session")
+        if not is_session(answer, session):
+            raise TypeError(f"update_session returned {kind_of(answer)}, not a session")
         return answer
     return session
 

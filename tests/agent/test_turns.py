@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from genagent_backends.base import Failed as BackendFailed
 from genagent_backends.base import Streaming
 from genagent_protocol import envelopes, requests
-from genagent_protocol.answers import AgentAnswer, InterruptAnswer, Ok
+from genagent_protocol.answers import AgentAnswer, InterruptAnswer, Ok, Refused
 from genagent_protocol.bounds import Limits
 from genagent_protocol.events import Completed, Event, Failed, event
 from genagent_protocol.plain import FrozenDict
@@ -24,8 +24,10 @@ from genagent_protocol.reasons import (
     CONFLICTING_SESSION_ID,
     INTERRUPTED,
     TURN_STUCK,
+    Reason,
     TaskCrashed,
 )
+from genagentd.agent.callbacks import is_session
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.stream import BREATH, Work, perform
 from genagentd.agent.turn import CheckpointCall, Turns
@@ -250,14 +252,39 @@ async def test_what_is_no_session_is_not_kept_when_a_checkpoint_is_applied_again
     assert f"callback=checkpoint_session error={told}" in capsys.readouterr().err
 
 
-async def test_what_is_no_session_is_not_kept_when_a_session_is_taught() -> None:
+@pytest.mark.parametrize("said", ["Failed", "NoneType"])
+async def test_what_is_no_session_is_not_kept_when_a_session_is_taught(said: str) -> None:
     """It is the turn's code that returned it, so its turn fails, and the session is as it was."""
     async with living(backend=f"{__name__}:Unteachable") as agent:
         for _ in "12":
             failed = Failed(
-                TaskCrashed("TypeError", "update_session returned Failed, not a session")
+                TaskCrashed("TypeError", f"update_session returned {said}, not a session")
             )
-            assert await agent.run("after") == failed
+            assert await agent.run(said) == failed
+
+
+async def test_a_reset_that_returns_nothing_is_refused_and_the_session_stays(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who had a session and returns None has forgotten it; the next turn could not go on."""
+    async with living(backend=f"{__name__}:Unteachable") as agent:
+        answer = await agent.call(requests.ResetSession())
+        assert answer == Refused(Reason("invalid_reset_result"))
+        assert await agent.run("NoneType") != Failed(TaskCrashed("AssertionError"))
+
+    assert "Unteachable.reset_session returned NoneType, not a session or Failed" in (
+        capsys.readouterr().err
+    )
+
+
+@given(
+    before=st.sampled_from([None, "session", 0]),
+    answer=st.sampled_from([None, "session", 0, "", False, BackendFailed("no")]),
+)
+def test_only_nothing_and_a_failure_can_be_no_session(before: Any, answer: Any) -> None:
+    """What is a session does not depend on whether it is true."""
+    forgotten = answer is None and before is not None
+    assert is_session(answer, before) == (not forgotten and answer != BackendFailed("no"))
 
 
 class _GivenUp(concurrent.futures.Future[AgentAnswer]):
@@ -485,12 +512,16 @@ class Unteachable(Odd):
     def start_session(self, _options: FrozenDict) -> str:
         return "first"
 
-    def prompt(self, session: str, _prompt: str, _turn: object) -> Any:
+    def prompt(self, session: str, prompt: str, _turn: object) -> Any:
         assert session == "first"
+        self.answer = BackendFailed("not this one") if prompt == "Failed" else None
         return Streaming([event("result")], "turned")
 
     def update_session(self, _session: str, _data: FrozenDict) -> Any:
-        return BackendFailed("not this one")
+        return self.answer
+
+    def reset_session(self, _session: str) -> None:
+        """Do something, and forget to return it."""
 
 
 class Forgetful(Odd):
