@@ -26,6 +26,7 @@ from genagent_backends.base import (
     Streaming,
     UpdatesSession,
 )
+from genagent_backends.inside import inside
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse, settled
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
@@ -77,11 +78,13 @@ class BackendConformance:
         async def check() -> None:
             backend, session = await self._started(self.options())
             turn = self._new_turn()
+            turn.begin(backend, session)
             answer: Streaming | Failed = await settled(backend.prompt(session, self.prompt, turn))
             assert isinstance(answer, Streaming), answer
             events = [event async for event in events_of(answer)]
             await settled(backend.terminate_session(answer.session))
 
+            assert turn.refusal is None, turn.refusal
             assert all(isinstance(event, Event) for event in events)
             assert [event.kind for event in events if event.terminal] == ["result"], events
             assert events[-1].kind == "result"
@@ -105,7 +108,7 @@ class BackendConformance:
             second = await self._turn(backend, first.session)
             assert second.terminal is not None
             assert second.terminal.kind == "result", second.terminal
-            ids = [self._session_id(first), self._session_id(second)]
+            ids = [first.session_id, second.session_id]
             assert not self.names_sessions or (ids[0] and ids[0] == ids[1]), ids
 
         self._after_a_turn(check)
@@ -119,7 +122,8 @@ class BackendConformance:
             assert done.terminal is not None
             data = done.terminal.data
             once = await settled(backend.update_session(done.session, data))
-            assert repr(await settled(backend.update_session(once, data))) == repr(once)
+            held = inside(once)
+            assert inside(await settled(backend.update_session(once, data))) == held, once
 
         self._after_a_turn(check)
 
@@ -197,7 +201,7 @@ class BackendConformance:
         async def check(backend: Backend, done: Rehearsed) -> None:
             if not isinstance(backend, ResumesSession):
                 raise unittest.SkipTest("this backend cannot resume")
-            wanted = self._session_id(done) or "conformance-session"
+            wanted = done.session_id or "conformance-session"
             fresh = self.backend()
             assert isinstance(fresh, ResumesSession)
             options = freeze(self.options())
@@ -205,7 +209,7 @@ class BackendConformance:
             session = await settled(fresh.resume_session(wanted, options))
             assert not isinstance(session, Failed), session
             again = await self._turn(fresh, session)
-            assert self._session_id(again) == wanted
+            assert again.session_id == wanted
             await settled(fresh.terminate_session(again.session))
 
         self._after_a_turn(check)
@@ -216,10 +220,10 @@ class BackendConformance:
         async def check(backend: Backend, done: Rehearsed) -> None:
             if not isinstance(backend, Checkpoints):
                 raise unittest.SkipTest("this backend has no checkpoints")
-            session_id = self._session_id(done) or "conformance-session"
+            session_id = done.session_id or "conformance-session"
             once = await settled(backend.checkpoint_session(done.session, session_id))
-            twice = await settled(backend.checkpoint_session(once, session_id))
-            assert repr(once) == repr(twice)
+            held = inside(once)
+            assert inside(await settled(backend.checkpoint_session(once, session_id))) == held, once
 
         self._after_a_turn(check)
 
@@ -241,7 +245,7 @@ class BackendConformance:
     # -- how they run ---------------------------------------------------------------------
 
     def _run(self, check: Callable[[], Awaitable[None]]) -> None:
-        async def inside() -> None:
+        async def surrounded() -> None:
             self._turns: list[RehearsalTurn] = []
             async with self.around():
                 try:
@@ -250,7 +254,7 @@ class BackendConformance:
                     for turn in self._turns:
                         await turn.end_session()
 
-        asyncio.run(inside())
+        asyncio.run(surrounded())
 
     def _after_a_turn(self, check: Callable[[Backend, Rehearsed], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -259,6 +263,7 @@ class BackendConformance:
             done = await rehearse(backend, session, self.prompt, turn)
             assert done.terminal is not None, done
             assert done.terminal.kind == "result", done.terminal
+            assert done.checkpoint_refused is None, done.checkpoint_refused
             try:
                 await check(backend, done)
             finally:
@@ -281,11 +286,8 @@ class BackendConformance:
         turn = self._new_turn()
         done = await rehearse(backend, session, self.prompt, turn)
         assert done.refused is None, done.refused
+        assert done.checkpoint_refused is None, done.checkpoint_refused
         return done
-
-    def _session_id(self, done: Rehearsed) -> str | None:
-        found = done.terminal and done.terminal.data.get("session_id")
-        return found if isinstance(found, str) else None
 
     def _or_skip(self, options: Mapping[str, object] | None, hook: str) -> Mapping[str, object]:
         if options is None:

@@ -27,9 +27,7 @@ from genagent_backends.options import (
 from genagent_backends.programs import Environment, Program, find_program
 from genagent_backends.subprocesses import Clocks
 from genagent_protocol.plain import FrozenDict, Plain
-
-#: What a checkpoint accepts, too.
-MAX_SESSION_ID_BYTES = 1_024
+from genagent_protocol.session_ids import MAX_SESSION_ID_BYTES
 
 
 def directory(value: Plain) -> str:

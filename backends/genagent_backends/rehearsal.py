@@ -2,7 +2,8 @@
 
 `rehearse` does what an agent does with one prompt: it reads the stream up to the
 first terminal event, closes it, ends the processes that the turn began, and folds
-what was learned into the session. `RehearsalTurn` is the contract's `Turn` on the running
+what was learned into the session. It judges the session ids that the turn names as an
+agent does. `RehearsalTurn` is the contract's `Turn` on the running
 event loop.
 
 This has no queue, no watchdog and no capture limits, and it does not sweep up what
@@ -29,6 +30,14 @@ from genagent_backends.base import (
 from genagent_backends.loop_process import GRACE_MS, LoopProcess
 from genagent_protocol.events import Event, text_or_none
 from genagent_protocol.plain import Plain
+from genagent_protocol.reasons import (
+    CHECKPOINT_FAILED,
+    CONFLICTING_SESSION_ID,
+    INVALID_SESSION_ID,
+    UNSUPPORTED_CHECKPOINT,
+    Reason,
+)
+from genagent_protocol.session_ids import acceptable
 
 #: What an agent has unless its limits say something else.
 INTERRUPT_GRACE_MS = 5_000
@@ -50,6 +59,10 @@ class Rehearsed:
     session: Session
     events: list[Event] = field(default_factory=list)
     refused: Failed | None = None
+    #: The session id that was accepted while the turn ran.
+    checkpoint: str | None = None
+    #: The code of the first checkpoint's refusal: an agent's turn fails with it, whatever it said.
+    checkpoint_refused: str | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -60,6 +73,12 @@ class Rehearsed:
     def terminal(self) -> Event | None:
         """The event that ended the turn, or None if its stream just ended."""
         return self.events[-1] if self.events and self.events[-1].terminal else None
+
+    @property
+    def session_id(self) -> str | None:
+        """What names the conversation: the accepted checkpoint, or else the result's id."""
+        told = None if self.terminal is None else self.terminal.data.get("session_id")
+        return self.checkpoint or text_or_none(told)
 
     @property
     def text(self) -> str:
@@ -95,16 +114,18 @@ async def rehearse(
     """Run one turn of *backend* and return what it came to.
 
     *on_event* sees each event as it arrives. Cancelling this is what an interrupt is
-    to a backend. A refused checkpoint does not fail the turn here.
+    to a backend. After a refused checkpoint the session is the one from before.
 
     Raises:
+        TypeError: `update_session` returned no session.
         BaseException: what the backend or its stream raised.
     """
     turn = turn or RehearsalTurn()
+    turn.begin(backend, session)
     try:
         answer: Streaming | Failed = await settled(backend.prompt(session, prompt, turn))
         if isinstance(answer, Failed):
-            return Rehearsed(session, refused=answer)
+            return Rehearsed(turn.session, refused=answer)
         done = Rehearsed(answer.session)
         async with contextlib.aclosing(events_of(answer)) as events:
             async for event in events:
@@ -115,6 +136,7 @@ async def rehearse(
                     break
     finally:
         await turn.end()
+    done.checkpoint, done.checkpoint_refused = turn.accepted, turn.refusal
     done.session = await _taught(backend, done, turn)
     return done
 
@@ -136,18 +158,22 @@ async def events_of(streaming: Streaming) -> AsyncGenerator[Event, None]:
 
 
 async def _taught(backend: Backend, done: Rehearsed, turn: RehearsalTurn) -> Session:
-    session = done.session
-    if turn.checkpoints and isinstance(backend, Checkpoints):
-        session = await settled(backend.checkpoint_session(session, turn.checkpoints[0]))
-    terminal = done.terminal
+    session, terminal = done.session, done.terminal
     if terminal is not None and terminal.kind == "result" and isinstance(backend, UpdatesSession):
         session = await settled(backend.update_session(session, terminal.data))
+        if isinstance(session, Failed):
+            raise TypeError("update_session returned Failed, not a session")
+    if turn.refusal is not None:
+        return turn.session
+    if turn.accepted is not None and isinstance(backend, Checkpoints):
+        session = await settled(backend.checkpoint_session(session, turn.accepted))
     return session
 
 
 class RehearsalTurn:
-    """The contract's `Turn`: accepts the first session id, and spawns on the running loop.
+    """The contract's `Turn`: judges session ids as an agent does, and spawns on the running loop.
 
+    One that `begin` was not called for takes the backend for one that keeps checkpoints.
     `grace_ms` is how long a process that is being ended gets after each signal.
     """
 
@@ -165,13 +191,49 @@ class RehearsalTurn:
         self.interrupt_grace_ms = interrupt_grace_ms
         #: Every session id that was told, refused ones included.
         self.checkpoints: list[str] = []
+        #: The session id that this turn has been accepted, and the code of the first refusal.
+        self.accepted: str | None = None
+        self.refusal: str | None = None
+        #: What is left of the session if the turn comes to nothing.
+        self.session: Session = None
+        self._backend: Backend | None = None
         self.processes: list[LoopProcess] = []
         self.session_processes: list[LoopProcess] = []
 
+    def begin(self, backend: Backend, session: Session) -> None:
+        """Begin one turn of *backend* on *session*; `rehearse` does it itself."""
+        self._backend, self.session = backend, session
+        self.accepted = self.refusal = None
+
     async def checkpoint(self, session_id: str) -> Plain:
-        """Accept the first id and every repetition of it; another one conflicts."""
+        """Accept the first id that is one, and every repetition of it; apply it to the session."""
         self.checkpoints.append(session_id)
-        return None if session_id == self.checkpoints[0] else "conflicting_session_id"
+        refused = await self._refused(session_id)
+        if refused is None:
+            self.accepted = session_id
+            return None
+        self.refusal = self.refusal or refused.code
+        return refused.code
+
+    async def _refused(self, session_id: str) -> Reason | None:
+        backend = self._backend
+        if backend is not None and not isinstance(backend, Checkpoints):
+            return UNSUPPORTED_CHECKPOINT
+        if not acceptable(session_id):
+            return INVALID_SESSION_ID
+        if self.accepted is not None:
+            return None if session_id == self.accepted else CONFLICTING_SESSION_ID
+        return None if backend is None else await self._unapplied(backend, session_id)
+
+    async def _unapplied(self, backend: Checkpoints, session_id: str) -> Reason | None:
+        try:
+            applied = await settled(backend.checkpoint_session(self.session, session_id))
+        except Exception:  # noqa: BLE001  # an agent survives it, too, and refuses the checkpoint
+            return CHECKPOINT_FAILED
+        if isinstance(applied, Failed):
+            return CHECKPOINT_FAILED
+        self.session = applied
+        return None
 
     async def spawn(
         self,

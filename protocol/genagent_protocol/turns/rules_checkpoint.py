@@ -1,7 +1,7 @@
 """Naming the provider's session in the middle of a turn, so that it outlives the turn.
 
-The first acceptable id wins; the same one again is fine. An id is acceptable if it
-is text of 1 to 1,024 bytes without control characters and the backend can apply it.
+The first acceptable id (`session_ids.py`) that the backend can apply wins; the same
+one again is fine.
 The first refusal is remembered and fails the turn, even if a result follows. Only
 the turn in flight may name one, also while it is being stopped: a turn that is over,
 or belongs to an agent that is leaving, is told `not_current`, and nothing comes of it.
@@ -9,10 +9,7 @@ or belongs to an agent that is leaving, is told `not_current`, and nothing comes
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 from genagent_protocol.answers import Ok, Refused
-from genagent_protocol.plain import Plain
 from genagent_protocol.reasons import (
     CHECKPOINT_FAILED,
     CONFLICTING_SESSION_ID,
@@ -21,13 +18,12 @@ from genagent_protocol.reasons import (
     UNSUPPORTED_CHECKPOINT,
     Reason,
 )
+from genagent_protocol.session_ids import acceptable
 from genagent_protocol.turns.decisions import Decision, Done
 from genagent_protocol.turns.effects import CheckpointSession, Invoke, Reply
 from genagent_protocol.turns.evolve import replace
 from genagent_protocol.turns.inputs import CallbackCrashed, CheckpointRequested
 from genagent_protocol.turns.state import Advance, Agent, Checkpointing, Running, Stopping, Turn
-
-MAX_SESSION_ID_BYTES = 1_024
 
 
 def checkpoint(agent: Agent, given: CheckpointRequested) -> Advance:
@@ -48,19 +44,6 @@ def checkpoint(agent: Agent, given: CheckpointRequested) -> Advance:
         return _refuse(agent, step, given, CONFLICTING_SESSION_ID)
     applying = Checkpointing(step, given.call, session_id)
     return Advance(replace(agent, step=applying), (Invoke(CheckpointSession(session_id)),))
-
-
-def acceptable(session_id: Plain) -> TypeGuard[str]:
-    """Return whether *session_id* may name a provider's session."""
-    return (
-        isinstance(session_id, str)
-        and 1 <= len(session_id.encode("utf-8")) <= MAX_SESSION_ID_BYTES
-        and not any(_control(character) for character in session_id)
-    )
-
-
-def _control(character: str) -> bool:
-    return ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0
 
 
 def _refuse(

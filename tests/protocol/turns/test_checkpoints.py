@@ -16,9 +16,9 @@ from genagent_protocol.reasons import (
     NOT_CURRENT,
     UNSUPPORTED_CHECKPOINT,
 )
+from genagent_protocol.session_ids import MAX_SESSION_ID_BYTES, acceptable
 from genagent_protocol.turns.decisions import Invalid
 from genagent_protocol.turns.effects import CheckpointSession, DropTurn, KeepTurn
-from genagent_protocol.turns.rules_checkpoint import MAX_SESSION_ID_BYTES, acceptable
 from genagent_protocol.turns.state import Offers
 from support.turns_scripted import Answer, ScriptedAgent, raises
 from support.turns_values import done

@@ -1,0 +1,205 @@
+"""The suite for backends finds the faults that would fail an agent's turns, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import unittest
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from genagent_backends.base import Backend, Failed, Streaming, Turn
+from genagent_backends.conformance import BackendConformance
+from genagent_backends.options import read_options
+from genagent_backends.rehearsal import rehearse
+from genagent_protocol.events import Event, event
+from genagent_protocol.plain import FrozenDict
+
+FOLDS = "test_folding_a_result_twice_gives_the_same_session"
+APPLIES = "test_an_acknowledged_checkpoint_may_be_applied_twice"
+RESUMES = "test_a_resumed_session_answers_under_the_id_it_was_asked_for"
+CONTINUES = "test_the_second_turn_continues_the_session_of_the_first"
+
+
+class Plainest:
+    """A backend with nothing wrong in it, to be spoilt."""
+
+    def start_session(self, options: FrozenDict) -> Any:
+        chosen = read_options([], options)
+        return chosen if isinstance(chosen, Failed) else self.new()
+
+    def new(self) -> Any:
+        return "s"
+
+    def terminate_session(self, _session: Any) -> None: ...
+
+    def prompt(self, session: Any, _prompt: str, turn: Turn) -> Streaming:
+        return Streaming(self.says(session, turn), session)
+
+    async def says(self, _session: Any, _turn: Turn) -> AsyncIterator[Event]:
+        yield event("text", text="x")
+        yield event("result", session_id="1")
+
+
+class Unsupported(Plainest):
+    """It names its session in the middle of a turn, and cannot apply the name."""
+
+    ids: tuple[str, ...] = ("1",)
+
+    async def says(self, _session: Any, turn: Turn) -> AsyncIterator[Event]:
+        for session_id in self.ids:
+            await turn.checkpoint(session_id)
+        yield event("text", text="x")
+        yield event("result", session_id="1")
+
+
+class Checkpointing(Unsupported):
+    def checkpoint_session(self, session: Any, _session_id: str) -> Any:
+        return session
+
+
+class TwoIds(Checkpointing):
+    ids = ("1", "2")
+
+
+class LongId(Checkpointing):
+    ids = ("x\n" * 3_000,)
+
+
+class HalfACharacter(Checkpointing):
+    ids = ("\ud800",)
+
+
+class Inapplicable(Checkpointing):
+    def checkpoint_session(self, _session: Any, _session_id: str) -> Any:
+        raise ValueError("no")
+
+
+class Declining(Checkpointing):
+    def checkpoint_session(self, _session: Any, _session_id: str) -> Any:
+        return Failed("no")
+
+
+class Box:
+    """A session without equality, whose print shows nothing."""
+
+    def __init__(self, *held: object) -> None:
+        self.held = list(held)
+
+    def __repr__(self) -> str:
+        return "Box()"
+
+
+class Opaque(Plainest):
+    def new(self) -> Box:
+        return Box()
+
+    def update_session(self, _session: Box, data: FrozenDict) -> Box:
+        return Box(data["session_id"])
+
+    def checkpoint_session(self, _session: Box, session_id: str) -> Box:
+        return Box(session_id)
+
+
+class Appends(Opaque):
+    def update_session(self, session: Box, data: FrozenDict) -> Box:
+        session.held.append(data)
+        return session
+
+
+class Counts(Opaque):
+    def update_session(self, session: Box, _data: FrozenDict) -> Box:
+        return Box(len(session.held), *session.held)
+
+
+class AppliesTwice(Opaque):
+    def checkpoint_session(self, session: Box, session_id: str) -> Box:
+        return Box(*session.held, session_id)
+
+
+class ToldInTheTurn(Plainest):
+    """Its id comes by `checkpoint` alone."""
+
+    def new(self) -> Any:
+        return None
+
+    def resume_session(self, session_id: str, _options: FrozenDict) -> Any:
+        return session_id
+
+    def checkpoint_session(self, _session: Any, session_id: str) -> Any:
+        return session_id
+
+    async def says(self, session: Any, turn: Turn) -> AsyncIterator[Event]:
+        await turn.checkpoint(session or "native-1")
+        yield event("text", text="x")
+        yield event("result")
+
+
+@dataclass
+class Verdict:
+    """What became of each test of the suite."""
+
+    failed: dict[str, str]
+    skipped: set[str]
+
+
+def suite_on(make: Callable[[], Any], *, only: str = "test_") -> Verdict:
+    class Suite(BackendConformance):
+        def backend(self) -> Backend:
+            made: Backend = make()
+            return made
+
+    verdict = Verdict({}, set())
+    for name in (name for name in dir(Suite) if name.startswith(only)):
+        try:
+            getattr(Suite(), name)()
+        except unittest.SkipTest:
+            verdict.skipped.add(name)
+        except AssertionError as error:
+            verdict.failed[name] = str(error)
+    return verdict
+
+
+@pytest.mark.parametrize("backend", [Plainest, Checkpointing, Opaque, ToldInTheTurn])
+def test_a_backend_that_is_right_passes(backend: type[Plainest]) -> None:
+    """Whatever its session is, and wherever it tells its id."""
+    assert suite_on(backend).failed == {}
+
+
+def test_an_id_that_is_told_in_the_turn_alone_is_looked_at() -> None:
+    """No test of it is left out."""
+    assert not suite_on(ToldInTheTurn).skipped & {CONTINUES, RESUMES, APPLIES}
+
+
+@pytest.mark.parametrize(
+    ("backend", "code"),
+    [
+        (Unsupported, "unsupported_checkpoint"),
+        (TwoIds, "conflicting_session_id"),
+        (LongId, "invalid_session_id"),
+        (HalfACharacter, "invalid_session_id"),
+        (Inapplicable, "checkpoint_failed"),
+        (Declining, "checkpoint_failed"),
+    ],
+)
+async def test_a_turn_that_would_fail_in_an_agent_fails_the_suite(
+    backend: type[Plainest], code: str
+) -> None:
+    """An agent refuses what is told, and fails the turn with that, whatever its result."""
+    done = await rehearse(backend(), "s", "hi")
+    verdict = await asyncio.to_thread(suite_on, backend)
+
+    assert done.checkpoint_refused == code
+    assert done.session == "s"
+    assert CONTINUES in verdict.failed
+    assert any(code in why for why in verdict.failed.values())
+
+
+@pytest.mark.parametrize(
+    ("backend", "test"), [(Appends, FOLDS), (Counts, FOLDS), (AppliesTwice, APPLIES)]
+)
+def test_what_prints_alike_need_not_be_the_same(backend: type[Opaque], test: str) -> None:
+    """A session says little of itself when it is printed, and may be changed in its place."""
+    assert list(suite_on(backend).failed) == [test]
