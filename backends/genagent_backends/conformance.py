@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import unittest
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from genagent_backends.base import (
@@ -33,6 +33,10 @@ from genagent_protocol.plain import FrozenDict, freeze
 
 #: How long an interrupted turn may take to end; the agent's own grace is as long.
 INTERRUPT_GRACE_S = 5.0
+#: How long what is left of a test may take to end, before it is left behind.
+CLOSING_S = 1.0
+#: What never ended. It is kept, since Python closes what is not, in the middle of another test.
+LEFT_BEHIND: list[asyncio.Task[object]] = []
 
 
 @asynccontextmanager
@@ -49,6 +53,8 @@ class BackendConformance:
     names_sessions = True
     #: Whether an unknown option refuses the start, as every backend of ours does.
     strict_options = True
+    #: How long a test may take, with all its turns, before it counts as one that never ends.
+    patience_s = 120.0
 
     def backend(self) -> Backend:
         """Return a new backend."""
@@ -254,7 +260,7 @@ class BackendConformance:
                     for turn in self._turns:
                         await turn.end_session()
 
-        asyncio.run(surrounded())
+        _run_within(self.patience_s, surrounded())
 
     def _after_a_turn(self, check: Callable[[Backend, Rehearsed], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -293,3 +299,30 @@ class BackendConformance:
         if options is None:
             raise unittest.SkipTest(f"the hook {hook} gives no options")
         return options
+
+
+def _run_within(patience_s: float, main: Coroutine[object, object, None]) -> None:
+    """Run *main* and leave behind what does not end; `asyncio.run` would wait for that for ever."""
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(_within(patience_s, loop.create_task(main)))
+    finally:
+        loop.run_until_complete(_let_go())
+        loop.close()
+
+
+async def _within(patience_s: float, running: asyncio.Task[None]) -> None:
+    await asyncio.wait({running}, timeout=patience_s)
+    assert running.done(), f"this was not over after {patience_s} s"
+    running.result()
+
+
+async def _let_go() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    late = (await asyncio.wait(left, timeout=CLOSING_S))[1] if left else set()
+    LEFT_BEHIND.extend(late)
+    if not late:
+        closing = asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())
+        await asyncio.wait({closing}, timeout=CLOSING_S)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import unittest
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from genagent_backends import conformance
 from genagent_backends.base import Backend, Failed, Streaming, Turn
 from genagent_backends.conformance import BackendConformance
 from genagent_backends.options import read_options
@@ -20,6 +22,7 @@ from genagent_protocol.plain import FrozenDict
 FOLDS = "test_folding_a_result_twice_gives_the_same_session"
 APPLIES = "test_an_acknowledged_checkpoint_may_be_applied_twice"
 RESUMES = "test_a_resumed_session_answers_under_the_id_it_was_asked_for"
+INTERRUPTS = "test_an_interrupted_turn_ends_and_leaves_no_process"
 CONTINUES = "test_the_second_turn_continues_the_session_of_the_first"
 
 
@@ -137,6 +140,29 @@ class ToldInTheTurn(Plainest):
         yield event("result")
 
 
+class Stubborn(Plainest):
+    """With the session "slow" it ignores that it is interrupted."""
+
+    def start_session(self, options: FrozenDict) -> Any:
+        return "slow" if options.get("slow") else super().start_session(options)
+
+    async def says(self, session: Any, turn: Turn) -> AsyncIterator[Event]:
+        if session != "slow":
+            async for said in super().says(session, turn):
+                yield said
+            return
+        yield event("text", text="x")
+        stopped = asyncio.get_running_loop().create_future()
+        while not stopped.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(stopped)
+
+
+class Endless(Stubborn):
+    def new(self) -> Any:
+        return "slow"
+
+
 @dataclass
 class Verdict:
     """What became of each test of the suite."""
@@ -147,9 +173,14 @@ class Verdict:
 
 def suite_on(make: Callable[[], Any], *, only: str = "test_") -> Verdict:
     class Suite(BackendConformance):
+        patience_s = 0.2 if make is Endless else 60.0
+
         def backend(self) -> Backend:
             made: Backend = make()
             return made
+
+        def slow_options(self) -> Mapping[str, object] | None:
+            return {"slow": True} if make is Stubborn else None
 
     verdict = Verdict({}, set())
     for name in (name for name in dir(Suite) if name.startswith(only)):
@@ -203,3 +234,25 @@ async def test_a_turn_that_would_fail_in_an_agent_fails_the_suite(
 def test_what_prints_alike_need_not_be_the_same(backend: type[Opaque], test: str) -> None:
     """A session says little of itself when it is printed, and may be changed in its place."""
     assert list(suite_on(backend).failed) == [test]
+
+
+def test_a_backend_that_ignores_its_interruption_fails_and_holds_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What ends no more is left behind with its loop."""
+    monkeypatch.setattr(conformance, "INTERRUPT_GRACE_S", 0.05)
+    monkeypatch.setattr(conformance, "CLOSING_S", 0.05)
+
+    [(test, why)] = suite_on(Stubborn).failed.items()
+
+    assert test == INTERRUPTS
+    assert why.startswith("the turn outlived the grace")
+
+
+def test_a_turn_that_never_ends_fails_and_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The suite says so, and goes on."""
+    monkeypatch.setattr(conformance, "CLOSING_S", 0.05)
+
+    verdict = suite_on(Endless, only=FOLDS)
+
+    assert verdict.failed == {FOLDS: "this was not over after 0.2 s"}
