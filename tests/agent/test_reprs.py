@@ -19,7 +19,7 @@ THEIRS = {behaviour.__name__, functions.__name__}
 PLAIN = {
     *("address", "began_ms", "bytes", "call", "call_id", "caller", "catalog", "catalog_ids"),
     *("current_ref", "delivery", "dispatched", "first", "function", "guide", "handle", "kind"),
-    *("last", "limits", "missing_from", "peers", "ref", "retained", "sessions"),
+    *("last", "limits", "missing_from", "offers", "peers", "ref", "retained", "sessions"),
     *("size", "surface", "taken", "timeout_ms", "to", "turn", "watched", "work"),
 }
 
