@@ -9,6 +9,7 @@ never changed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -263,7 +264,12 @@ def _check_way(directory: Path) -> None:
 
 def _trusted() -> set[int | None]:
     """Return the users that may own what is above ours: who could replace it in any case."""
-    return {0, os.getuid(), os.stat("/").st_uid, kernel.outside_user()}
+    found: set[int | None] = {0, os.getuid(), os.stat("/").st_uid, kernel.outside_user()}
+    with contextlib.suppress(OSError):
+        # What our shell and other programs read there is as good as ours: in a container,
+        # root's home is often a directory of the user outside.
+        found.add(os.stat(os.environ.get("HOME") or "/").st_uid)
+    return found
 
 
 def _is_open(found: os.stat_result) -> bool:

@@ -318,6 +318,18 @@ def test_in_a_sandbox_what_the_system_owns_is_trusted(
     make_private(tmp_path / "run")
 
 
+def test_a_home_that_somebody_outside_owns_is_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root's home in a container often is a directory of whoever runs the container."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give directories away")
+    os.chown(tmp_path, STRANGER, -1)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    make_private(tmp_path / ".local" / "run")
+
+
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
 def test_every_level_that_is_made_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     """The last one alone would be private, and anybody could move what is above it."""
