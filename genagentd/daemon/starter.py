@@ -129,8 +129,7 @@ class Starter:
             self._end_helper()
         if self._helper is not None and self._helper.environ != self._environ:
             # Whoever waits was started with the old one, too; it ends with its helper.
-            if self._helper.waiting is not None:
-                _remove_place_of(self._helper.waiting, self._directory)
+            self._forget_waiting(self._helper)
             self._end_helper()
         if self._helper is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -167,12 +166,21 @@ class Starter:
         if helper is None:
             return
         if helper.waiting is not None and not _lives(helper.waiting):
-            _remove_place_of(helper.waiting, self._directory)
-            helper.waiting = None
+            self._forget_waiting(helper)
         if not helper.alive and not self._turn.locked():
+            self._forget_waiting(helper)
             self._end_helper()
             if helper.proven:
                 self._ready_helper()
+
+    def _forget_waiting(self, helper: _Helper) -> None:
+        """Whoever waits becomes nobody; it may not have come to remove its file itself."""
+        if helper.waiting is not None:
+            # It is our child and not reaped yet, so nobody else has that pid.
+            place = of_agent(self._directory, helper.waiting, kernel.started_ticks(helper.waiting))
+            with contextlib.suppress(OSError):
+                os.unlink(place)
+            helper.waiting = None
 
     def close(self) -> None:
         """End the helper and reap it."""
@@ -219,13 +227,6 @@ class _Helper:
 def _lives(pid: int) -> bool:
     found = kernel.stat(pid)
     return found is not None and found.state != "Z"
-
-
-def _remove_place_of(pid: int, directory: str) -> None:
-    """Remove the file at which a newborn of ours was to be found."""
-    # Nobody else has that pid: it is our child, and was not reaped yet.
-    with contextlib.suppress(OSError):
-        os.unlink(of_agent(directory, pid, kernel.started_ticks(pid)))
 
 
 async def _end_of(pid: int) -> None:

@@ -134,6 +134,11 @@ def test_the_next_agent_is_forked_before_it_is_wanted(
     assert [row.name for row in client.list()] == ["a", "b"]
 
 
+def _only_who_waits_can_be_found(daemon: PrivateDaemon) -> bool:
+    found = {int(path.name.split("-")[0]) for path in daemon.places.agents.iterdir()}
+    return bool(found) and found == waiting_in(daemon)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_newborn_that_is_killed_while_it_waits_costs_no_start(
     daemon: PrivateDaemon, client: Client, number: signal.Signals
@@ -148,6 +153,7 @@ def test_a_newborn_that_is_killed_while_it_waits_costs_no_start(
     assert fleet.start(client, "b").pid != waiting
     assert [row.name for row in client.list()] == ["a", "b"]
     assert list(fleet.rest(client)) == []
+    until(lambda: _only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
 
 
 def test_who_waits_when_the_helper_dies_ends_with_it(daemon: PrivateDaemon, client: Client) -> None:
@@ -158,6 +164,7 @@ def test_who_waits_when_the_helper_dies_ends_with_it(daemon: PrivateDaemon, clie
 
     until(lambda: not kernel.stat(waiting), "it is gone", within_s=5)
     assert fleet.start(client, "b").pid != waiting
+    until(lambda: _only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
 
 
 def test_a_frozen_newborn_is_a_start_that_takes_too_long(
