@@ -56,8 +56,8 @@ class Capacity:
     max_droppable_bytes: int
 
 
-#: What one mark stands for: a request's events from one agent to one mailbox.
-Stream: TypeAlias = tuple[str | None, str, str]
+#: What one mark of a sender stands for: a request's events to one mailbox.
+Stream: TypeAlias = tuple[str | None, str]
 
 
 class Outbox:
@@ -67,8 +67,8 @@ class Outbox:
         self._capacity = capacity
         self._window_bytes = window_bytes
         self._waiting: deque[Parcel | Missing] = deque()
-        #: The marks that a later loss of the same stream only makes longer.
-        self._growing: dict[Stream, Missing] = {}
+        #: The marks that a later loss of the same stream only makes longer, by their sender.
+        self._growing: dict[str, dict[Stream, Missing]] = {}
         self._messages = 0
         self._kept_bytes = 0
         self._droppable_bytes = 0
@@ -109,19 +109,33 @@ class Outbox:
     def _append(self, parcel: Parcel, droppable: bool) -> None:
         self._waiting.append(parcel)
         self._messages += 1
+        self._full_grown(parcel.header, droppable)
         if droppable:
-            self._growing.pop(_stream(parcel.header), None)
             self._droppable_bytes += parcel.cost_bytes
         else:
             self._kept_bytes += parcel.cost_bytes
 
+    def _full_grown(self, header: Header, droppable: bool) -> None:
+        """Let no mark grow past a message with this *header*, which waits behind it."""
+        marks = self._growing.get(header.sender)
+        if marks is None:
+            return
+        if droppable:
+            marks.pop(_stream(header), None)
+        else:
+            # Any of them: a body of several envelopes names no request in its header, and one
+            # of these may be a gap or the completion of a stream.
+            marks.clear()
+        if not marks:
+            del self._growing[header.sender]
+
     def _miss(self, header: Header) -> bool:
-        mark = self._growing.get(_stream(header))
+        mark = self._growing.get(header.sender, {}).get(_stream(header))
         if mark is None:
             mark = Missing(header, header.first, header.last)
             if self._kept_bytes + mark.cost_bytes > self._capacity.max_bytes:
                 return False
-            self._growing[_stream(header)] = mark
+            self._growing.setdefault(header.sender, {})[_stream(header)] = mark
             self._waiting.append(mark)
             self._kept_bytes += mark.cost_bytes
         mark.last = header.last
@@ -144,8 +158,8 @@ class Outbox:
 
     def _taken_mark(self, mark: Missing) -> None:
         self._kept_bytes -= mark.cost_bytes
-        if self._growing.get(_stream(mark.header)) is mark:
-            del self._growing[_stream(mark.header)]
+        if self._growing.get(mark.header.sender, {}).get(_stream(mark.header)) is mark:
+            self._full_grown(mark.header, droppable=True)
 
     def _taken_parcel(self, parcel: Parcel) -> None:
         self._messages -= 1
@@ -176,7 +190,7 @@ class Outbox:
 
 
 def _stream(header: Header) -> Stream:
-    return (header.ref, header.to, header.sender)
+    return (header.ref, header.to)
 
 
 class Intake:

@@ -24,6 +24,11 @@ def event(number: int, stream: str = "a", body: bytes = b"event", bodies: int = 
     return Parcel(header, body)
 
 
+def gap(number: int, stream: str | None = "a") -> Parcel:
+    """Return an agent's own gap of one event; in a larger body its header names no stream."""
+    return Parcel(Header("gap", "to", "agent", ref=stream), b"%d" % number)
+
+
 def mark(outbox: Outbox, parcel: Parcel) -> Parcel:
     """Send something in the place of a mark, as the owner of an outbox has to."""
     outbox.passed(parcel)
@@ -95,14 +100,14 @@ def test_credit_for_more_than_was_sent_opens_no_larger_window() -> None:
 def test_what_goes_out_in_the_place_of_a_mark_counts_like_a_message() -> None:
     """The receiver counts it as taken in: uncounted marks would hold the window open for ever."""
     small = Capacity(max_messages=10, max_bytes=10**6, max_droppable_bytes=0)
-    gap = kept(b"gap")
-    outbox = Outbox(small, window_bytes=gap.cost_bytes)
+    told = kept(b"gap")
+    outbox = Outbox(small, window_bytes=told.cost_bytes)
     receiver = Intake(window_bytes=4)
     for number in range(1, 101):
         outbox.put(event(number, stream=str(number)))
         for _ in outbox.take():
-            outbox.passed(gap)
-            receiver.took(len(gap.body))
+            outbox.passed(told)
+            receiver.took(len(told.body))
         outbox.credited(receiver.bytes)
 
     outbox.put(kept())
@@ -134,6 +139,31 @@ def test_the_marks_of_streams_that_alternate_do_not_pile_up() -> None:
     assert outbox.bytes == 2 * MESSAGE_COST_BYTES
     assert outbox.dropped == 2_000
     assert taken(outbox) == [("a", 1, 1_000), ("b", 1, 1_000)]
+
+
+@pytest.mark.parametrize("stream", ["a", None])
+def test_a_mark_does_not_grow_past_a_gap_of_its_agent(stream: str | None) -> None:
+    """It would tell what the gap tells as well, and what comes after that too early."""
+    outbox = Outbox(Capacity(max_messages=9, max_bytes=10**6, max_droppable_bytes=0))
+
+    outbox.put(event(1))
+    outbox.put(gap(2, stream))
+    outbox.put(event(3))
+    outbox.put(event(4))
+
+    assert taken(outbox) == [("a", 1, 1), gap(2, stream), ("a", 3, 4)]
+
+
+def test_a_mark_does_not_end_with_what_another_sender_says() -> None:
+    """Only what one sender says has an order."""
+    outbox = Outbox(Capacity(max_messages=9, max_bytes=10**6, max_droppable_bytes=0))
+    other = Parcel(Header("reply", "to", "another agent"), b"")
+
+    outbox.put(event(1))
+    outbox.put(other)
+    outbox.put(event(2))
+
+    assert taken(outbox) == [("a", 1, 2), other]
 
 
 def test_a_mark_that_cannot_be_kept_is_no_silent_loss() -> None:
@@ -208,7 +238,9 @@ class Model:
 
     def miss(self, header: Header) -> bool:
         for item in reversed(self.waiting):
-            if isinstance(item, Parcel) and item.header.ref == header.ref:
+            if isinstance(item, Parcel) and (
+                item.header.delivery == "must_keep" or item.header.ref == header.ref
+            ):
                 break
             if isinstance(item, list) and item[0] == header.ref:
                 item[2] = header.last
@@ -239,12 +271,17 @@ class Streams:
         self.last[stream] = self.last.get(stream, 0) + 1
         return event(self.last[stream], stream, b"e" * size)
 
+    def gap(self, stream: str, *, named: bool) -> Parcel:
+        self.last[stream] = self.last.get(stream, 0) + 1
+        return gap(self.last[stream], stream if named else None)
+
 
 sizes = st.integers(0, 600)
 operations = st.lists(
     st.one_of(
         st.tuples(st.just("keep"), sizes),
         st.tuples(st.sampled_from(["a", "b", "c"]), sizes),
+        st.tuples(st.just("gap"), st.integers(0, 1)),
         st.tuples(st.just("take"), st.just(0)),
         st.tuples(st.just("credit"), st.integers(1, 5)),
     ),
@@ -281,6 +318,9 @@ def test_an_outbox_agrees_with_plain_lists(
             case "keep":
                 parcel = kept(b"k" * number)
                 assert outbox.put(parcel) == model.put(parcel)
+            case "gap":
+                parcel = streams.gap("a", named=bool(number))
+                assert outbox.put(parcel) == model.put(parcel)
             case _:
                 parcel = streams.next(what, number)
                 assert outbox.put(parcel) == model.put(parcel)
@@ -307,6 +347,11 @@ def test_nothing_is_lost_without_a_mark_and_nothing_overtakes(
                 parcel = kept(b"%d" % number + b"k" * size)
                 if outbox.put(parcel):
                     accepted.append(parcel)
+            case "gap":
+                parcel = streams.gap("a", named=bool(size))
+                if outbox.put(parcel):
+                    accepted.append(parcel)
+                    owed.setdefault("a", []).append(int(parcel.body))
             case _:
                 parcel = streams.next(what, size)
                 if outbox.put(parcel):
@@ -318,11 +363,12 @@ def test_nothing_is_lost_without_a_mark_and_nothing_overtakes(
 
     told: dict[str, list[int]] = {}
     for item in arrived:
-        first, last, stream = (
-            (item.header.first, item.header.last, item.header.ref)
-            if isinstance(item, Parcel)
-            else (item[1], item[2], item[0])
-        )
+        if not isinstance(item, Parcel):
+            stream, first, last = item
+        elif item.header.kind == "gap":
+            stream, first, last = "a", int(item.body), int(item.body)
+        else:
+            stream, first, last = item.header.ref, item.header.first, item.header.last
         if first:
             assert stream is not None
             told.setdefault(stream, []).extend(range(first, last + 1))
