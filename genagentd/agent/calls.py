@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from genagent_backends.timeouts import timeout
 from genagent_protocol.answers import AgentAnswer, Refused
@@ -63,20 +63,25 @@ class Calls:
         self._say(DAEMON, Request(call=number, request=request), None)
         return waiting.future
 
-    async def of_agent(self, handle: AgentHandle, request: AgentRequest, what: str) -> Answer:
-        """Return the answer of exactly that agent process.
+    def of_agent(
+        self, handle: AgentHandle, request: AgentRequest, what: str
+    ) -> Coroutine[Any, Any, Answer]:
+        """Ask exactly that agent process; what is awaited is its answer.
 
         Raises:
-            ProcessDown: the process ended first.
+            ProcessDown: the process ended first; from what is awaited.
         """
         to = handle.incarnation.text
-        number, waiting = self._open(to)
+        number, _ = self._open(to)
         monitor = self.new_monitor()
         self._watches[monitor.number] = number
         self.tell_daemon(MonitorAgent(monitor=monitor, handle=handle))
         self._say(to, Call(call=number, request=request), str(number))
+        return self._answer(number, monitor, what)
+
+    async def _answer(self, number: int, monitor: MonitorRef, what: str) -> Answer:
         try:
-            return await waiting.future
+            return await self._waiting[number].future
         except _Gone as gone:
             raise ProcessDown(what, gone.down.reason) from None
         finally:

@@ -10,12 +10,13 @@ turn's thread; a `def` callback can only send: `notify`, `submit_with_completion
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from genagent_backends.timeouts import timeout
 from genagent_protocol.answers import Found, Ok, Refused
 from genagent_protocol.codec import name_key
 from genagent_protocol.envelopes import Notify, Submit
@@ -40,6 +41,7 @@ from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagentd import arguments, sendable
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say, in_time
+from genagentd.agent.order import Order
 from genagentd.agent.own_refs import OwnRefs
 from genagentd.starting import start_request
 
@@ -69,9 +71,7 @@ class Peers:
         self._place = own.place
         self._say = say
         self._calls = calls
-        #: Names that are looked up for notifications not sent yet, in the order of asking,
-        #: which is that of the answers.
-        self._lookups: deque[asyncio.Future[Answer]] = deque()
+        self._order = Order()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -94,23 +94,25 @@ class Peers:
             self._here(self._notify_by_name, sendable.agent_name(target), notification)
 
     def _notify_by_name(self, name: Plain, notification: Notify) -> None:
-        found = self._calls.ask_daemon(Whereis(name=name))
-        self._lookups.append(found)
-        found.add_done_callback(lambda answer: self._notify_found(answer, notification))
+        place = self._order.place()
 
-    def _notify_found(self, answer: asyncio.Future[Answer], notification: Notify) -> None:
-        self._lookups.remove(answer)
-        found = None if answer.cancelled() else answer.result()
-        if isinstance(found, Found) and found.handle is not None:
-            self._say(found.handle.incarnation.text, notification, None)
+        def found(answer: asyncio.Future[Answer]) -> None:
+            located = None if answer.cancelled() else answer.result()
+            if isinstance(located, Found) and (handle := located.handle) is not None:
+                place.fill(lambda: self._say(handle.incarnation.text, notification, None))
+            else:
+                place.leave()
+
+        self._calls.ask_daemon(Whereis(name=name)).add_done_callback(found)
 
     async def all_sent(self, within_ms: int) -> None:
-        """Return when no notification waits for its name any more, or after *within_ms*."""
-        await self._there(self._all_found(within_ms))
+        """Return when nothing that was begun waits to be sent any more, or after *within_ms*."""
+        await self._there(self._all_gone(within_ms))
 
-    async def _all_found(self, within_ms: int) -> None:
-        if self._lookups:
-            await asyncio.wait(list(self._lookups), timeout=within_ms / 1000)
+    async def _all_gone(self, within_ms: int) -> None:
+        with self._order.place() as place, contextlib.suppress(TimeoutError):
+            async with timeout(within_ms / 1000):
+                await place.reached()
 
     def submit_with_completion(
         self, handle: AgentHandle, prompt: str, *, on_halt: Literal["queue", "fail"] = "queue"
@@ -322,14 +324,8 @@ class Peers:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _post(self, handle: AgentHandle, envelope: object, ref: str | None = None) -> None:
-        self._here(self._say_in_order, handle.incarnation.text, envelope, ref)
-
-    def _say_in_order(self, to: str, envelope: object, ref: str | None) -> None:
-        """Say it behind the notifications before it, one of which may be for the same agent."""
-        if self._lookups:
-            self._lookups[-1].add_done_callback(lambda _: self._say(to, envelope, ref))
-        else:
-            self._say(to, envelope, ref)
+        to = handle.incarnation.text
+        self._here(self._order.send, lambda: self._say(to, envelope, ref))
 
     def _tell_daemon(self, request: DaemonRequest) -> None:
         self._here(self._calls.tell_daemon, request)
@@ -356,25 +352,25 @@ class Peers:
         timeout_ms: int | None,
     ) -> Answer:
         async with in_time(what, timeout_ms, NOT_SENT) as fate:
-            handle = target if isinstance(target, AgentHandle) else await self._whereis(target)
-            if handle is None:
-                raise sendable.nobody(what, target)
-            if handle.incarnation == self._incarnation:
-                raise RefusedError(
-                    f"{what}: an agent that waits for itself waits for ever", Reason("self_call")
-                )
-            await self._its_turn()
-            fate.text = UNKNOWN_FATE
-            return await self._calls.of_agent(handle, request(handle), what)
-
-    async def _its_turn(self) -> None:
-        """Return behind the notifications before this, one of which may be for the same agent."""
-        if self._lookups:
-            await asyncio.wait([self._lookups[-1]])
+            with self._order.place() as place:
+                handle = target if isinstance(target, AgentHandle) else await self._whereis(target)
+                if handle is None:
+                    raise sendable.nobody(what, target)
+                if handle.incarnation == self._incarnation:
+                    raise RefusedError(
+                        f"{what}: an agent that waits for itself waits for ever",
+                        Reason("self_call"),
+                    )
+                await place.reached()
+                fate.text = UNKNOWN_FATE
+                answer = self._calls.of_agent(handle, request(handle), what)
+            return await answer
 
     async def _stopped(self, name: Plain) -> Answer:
-        await self._its_turn()
-        return await self._of_daemon(StopAgent(name=name))
+        with self._order.place() as place:
+            await place.reached()
+            answer = self._calls.ask_daemon(StopAgent(name=name))
+        return await answer
 
     async def _looked_up(self, name: Plain) -> AgentHandle | None:
         async with in_time("whereis", CALL_TIMEOUT_MS, "nothing was changed"):

@@ -611,21 +611,84 @@ async def test_who_takes_a_handle_for_an_agent_is_told_what_it_is() -> None:
     assert "use handle.name" in await refusal(sent, sent.peers().stop(BOB))
 
 
-@given(st.lists(st.sampled_from(["name", "handle", "answer", "turn"]), max_size=25))
-def test_notifications_arrive_in_the_order_in_which_they_were_sent(done: list[str]) -> None:
+async def test_what_is_ready_at_the_same_moment_keeps_its_order() -> None:
+    """A name is known, and whoever is next in the loop sends before anybody has looked at that."""
+    sent = Sent()
+    peers = sent.peers()
+    loop = asyncio.get_running_loop()
+    peers.notify("bob", "first")
+
+    sent.locates(BOB)
+    loop.call_soon(peers.notify, BOB, "third")
+    peers.notify(BOB, "second")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert [notification.event for notification in sent.to(BOB)] == ["first", "second", "third"]
+
+
+async def test_who_gives_up_holds_nobody_up() -> None:
+    """A call that ends before its turn has come leaves its place to those behind it."""
+    sent = Sent()
+    peers = sent.peers()
+    peers.notify("bob", "first")
+    given_up = asyncio.create_task(peers.ask(BOB, "never"))
+    refused = asyncio.create_task(peers.ask(ANNA, "to itself"))
+    await asyncio.sleep(0)
+    peers.notify(BOB, "second")
+    given_up.cancel()
+    await asyncio.wait([given_up, refused])
+
+    sent.locates(BOB)
+    await asyncio.sleep(0)
+
+    assert [notification.event for notification in sent.to(BOB)] == ["first", "second"]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(f"{what} {when}" for what in ("name", "handle", "call") for when in ("", "soon")),
+                *("answer", "turn"),
+            ]
+        ),
+        max_size=25,
+    )
+)
+def test_what_is_sent_arrives_in_the_order_in_which_it_was_begun(done: list[str]) -> None:
     """However names and handles are mixed, whenever the names are known, and before a stop."""
 
-    async def sent_so() -> list[object]:
+    async def sent_so() -> None:
         sent = Sent()
         peers = sent.peers()
-        for number, what in enumerate(done):
-            match what:
-                case "name" | "handle":
-                    peers.notify("bob" if what == "name" else BOB, number)
-                case "answer":
+        begun: list[int] = []
+        calls: list[asyncio.Task[None]] = []
+
+        async def called() -> None:
+            begun.append(len(begun))
+            await peers.notify_ack("bob" if len(begun) % 2 else BOB, begun[-1], timeout_ms=None)
+
+        def send(what: str) -> None:
+            if what == "call":
+                calls.append(asyncio.create_task(called()))
+                return
+            begun.append(len(begun))
+            peers.notify("bob" if what == "name" else BOB, begun[-1])
+
+        for step in done:
+            what, _, when = step.partition(" ")
+            match what, when:
+                case "answer", _:
                     sent.locates(BOB)
-                case _:
+                case "turn", _:
                     await asyncio.sleep(0)
+                case _, "soon":
+                    asyncio.get_running_loop().call_soon(send, what)
+                case _:
+                    send(what)
+        for _ in range(2):
+            await asyncio.sleep(0)
         stopping = asyncio.create_task(peers.stop("bob"))
         await asyncio.sleep(0)
         while sent.locates(BOB):
@@ -633,12 +696,21 @@ def test_notifications_arrive_in_the_order_in_which_they_were_sent(done: list[st
         await peers.all_sent(30_000)
         while not (stop := sent.asked(requests.StopAgent)):
             await asyncio.sleep(0)
-        assert sent.said[-1][1] == stop[0]
-        stopping.cancel()
-        return [notification.event for notification in sent.to(BOB)]
 
-    expected = [number for number, what in enumerate(done) if what in ("name", "handle")]
-    assert asyncio.run(sent_so()) == expected
+        assert [_event_of(said) for said in sent.to(BOB)] == begun
+        said = [said for _, said, _ in sent.said]
+        assert said.index(stop[0]) > max(map(said.index, sent.to(BOB)), default=-1)
+        for task in (*calls, stopping):
+            task.cancel()
+
+    asyncio.run(sent_so())
+
+
+def _event_of(said: envelopes.Notify | envelopes.Call) -> object:
+    if isinstance(said, envelopes.Notify):
+        return said.event
+    assert isinstance(said.request, requests.NotifyAck)
+    return said.request.event
 
 
 async def test_from_another_thread_things_are_sent_by_the_coordinator() -> None:
