@@ -35,7 +35,9 @@ from genagent_backends.subprocesses import (
     Ended,
     LineReader,
     Listener,
+    meanwhile,
     not_started,
+    unheard,
 )
 from genagent_backends.timeouts import timeout
 from genagent_protocol.events import Event
@@ -128,7 +130,8 @@ class Duplex:
                     self._cost_usd = lines.cost_total_usd
                     self._repeats = asked.repeats
                     if not over:
-                        await process.end()
+                        async with meanwhile(unheard(process)):
+                            await process.end()
         if deaf and listener.terminal is None:
             yield error_event(_deaf(), lines.about())
             return
@@ -146,7 +149,8 @@ class Duplex:
             kept = await self._caught_up(process)
             if kept is not None:
                 return process, kept
-            await process.end()
+            async with meanwhile(unheard(process)):
+                await process.end()
         self._splitter, self._cost_usd, self._repeats = LineSplitter(), 0.0, "not yet"
         self.given = command.env
         self._process = await turn.spawn(
@@ -181,14 +185,15 @@ class Duplex:
         process = self._process
         if process is None:
             return
-        try:
-            await process.close_stdin()
-            with suppress(TimeoutError):
-                async with timeout(LEAVE_MS / 1000):
-                    await process.wait()
-        finally:
-            # It is known until it has ended: an interrupt may come even here.
-            await process.end()
+        async with meanwhile(unheard(process)):
+            try:
+                await process.close_stdin()
+                with suppress(TimeoutError):
+                    async with timeout(LEAVE_MS / 1000):
+                        await process.wait()
+            finally:
+                # It is known until it has ended: an interrupt may come even here.
+                await process.end()
         self._process = None
 
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias
 
 from genagent_backends.base import Process, Turn
 from genagent_backends.failures import error_event
-from genagent_backends.lines import Line, LineSplitter, LineTooLong
+from genagent_backends.lines import MAX_LINE_BYTES, Line, LineSplitter, LineTooLong
 from genagent_backends.timeouts import Timeout, timeout, timeout_at
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict
@@ -35,6 +35,8 @@ DRAIN_MS = 500
 DRAIN_BYTES = 1024 * 1024
 #: How long a line may take that was on its way when a clock ran out.
 LAST_LOOK_MS = 50
+#: How much is kept of what a program says while it is told to end: a result of any length.
+LAST_WORDS_BYTES = MAX_LINE_BYTES + DRAIN_BYTES
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -171,6 +173,22 @@ class LineReader:
                 self._end()
         return self._ready.popleft() if self._ready else "end"
 
+    async def read_on(self) -> None:
+        """Read until the output ends or this is cancelled, so that the process never has to wait.
+
+        What it says is kept for `next`, which after too much of it finds the end.
+        """
+        kept = 0
+        while data := await self._process.read():
+            if not self._ended:
+                self._ready.extend(self._splitter.feed(data))
+                kept += len(data)
+                if kept >= LAST_WORDS_BYTES:
+                    self._end()
+            await asyncio.sleep(0)
+        if not self._ended:
+            self._end()
+
     def unfinished(self) -> Line | None:
         """Return the line that lacks nothing but its newline, if there is one."""
         return self._splitter.whole()
@@ -269,8 +287,9 @@ class Listener:
         if not isinstance(self.problem, Fired):
             return []
         said: list[Event] = []
+        # What was kept is no more than was to be kept, and the process has exited.
         until = _now() + DRAIN_MS / 1000
-        while self.terminal is None and _now() < until:
+        while self.terminal is None:
             line = await reader.next(until)
             if not isinstance(line, FrozenDict):
                 break
@@ -334,13 +353,15 @@ async def run(
                 yield said
             if listener.problem is None and not translator.stray:
                 await _let_leave(process, reader)
-            ended = Ended(await process.end(), process.stderr_tail)
+            async with meanwhile(reader.read_on()):
+                ended = Ended(await process.end(), process.stderr_tail)
             for said in await listener.dying_words(reader):
                 yield said
     finally:
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
-        await process.end()
+        async with meanwhile(unheard(process)):
+            await process.end()
     yield listener.verdict(ended)
 
 
@@ -352,6 +373,29 @@ async def _let_leave(process: Process, reader: LineReader) -> None:
             while await reader.next() != "end":
                 pass
             await process.wait()
+
+
+@asynccontextmanager
+async def meanwhile(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Do *work* for as long as this is entered; what it raises is nobody's.
+
+    To end a process is to read on: one that waits for room in its pipe cannot put
+    anything in order, such as the session that the next turn resumes.
+    """
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def unheard(process: Process) -> None:
+    """Read what *process* says, to its end or until this is cancelled, and keep nothing."""
+    said = await process.read()
+    while said:
+        await asyncio.sleep(0)
+        said = await process.read()
 
 
 async def _feed(process: Process, data: bytes) -> None:

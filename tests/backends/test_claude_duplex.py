@@ -248,6 +248,40 @@ async def test_a_process_that_makes_noise_without_a_pause_can_be_interrupted(
     assert await talk.said("two") == ["2"]
 
 
+async def test_a_process_that_is_interrupted_can_say_much_and_then_save_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told to end since it answers nothing; the next one resumes what it wrote down."""
+    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
+    saved = tmp_path / "saved"
+    leaving: list[Step] = [{"long": 300_000}, {"touch": str(saved)}]
+    talk = Talk(tmp_path, [{"on_interrupt": leaving}, HEAR, INIT, REPLAY, SILENCE])
+    talk.turn.grace_ms = 2_000
+    said = asyncio.Event()
+    running = asyncio.create_task(
+        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
+    )
+    await asyncio.wait_for(said.wait(), 30)
+    running.cancel()
+    await asyncio.wait({running}, timeout=30)
+
+    assert saved.exists()
+    await talk.close()
+
+
+async def test_a_process_that_is_left_can_say_much_and_then_save_its_session(
+    tmp_path: Path,
+) -> None:
+    """Its input is closed and it leaves by itself; it must not have to be told."""
+    saved = tmp_path / "saved"
+    leaving: list[Step] = [{"read_stdin": True}, {"long": 300_000}, {"touch": str(saved)}]
+    talk = Talk(tmp_path, [*answers("1")[:-1], *leaving])
+
+    assert await talk.said("one") == ["1"]
+    assert saved.exists()
+    assert talk.turn.session_processes[0].returncode == 0
+
+
 async def test_the_wait_for_an_answer_is_a_part_of_the_agents_grace(tmp_path: Path) -> None:
     """With what ending the process takes (three fifths) it is no longer than the whole."""
     shares = claude_duplex.INTERRUPT_ANSWER_PERCENT + claude_duplex.SETTLE_PERCENT

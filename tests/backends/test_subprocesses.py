@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 
@@ -467,8 +467,9 @@ def short_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
         [{"ignore": ["SIGINT", "SIGTERM"]}, begun(RESULT_LINE)],
         [{"on_interrupt": [SAY, RESULT]}, begun()],
         [{"on_interrupt": [SAY, UNENDED]}, begun()],
+        [{"on_interrupt": [SAY, {"long": 300_000}, RESULT]}, begun()],
     ],
-    ids=["no newline", "no newline, deaf", "on SIGINT", "on SIGINT, no newline"],
+    ids=["no newline", "no newline, deaf", "on SIGINT", "on SIGINT, no newline", "much on SIGINT"],
 )
 async def test_a_result_is_believed_before_a_clock_however_it_comes(
     stub: StubCli, steps: list[Step]
@@ -498,6 +499,82 @@ async def test_that_a_program_was_told_to_end_is_no_failure_of_its_own(
 
     assert failure(done).kind == "idle_timeout"
     assert done.kinds == ["session", "error"]
+
+
+class Farewell(Noisy):
+    """A process that ends once all of its last words were taken from it."""
+
+    def __init__(self, *said: bytes) -> None:
+        super().__init__()
+        self._said = list(said)
+        self._told = asyncio.Event()
+
+    async def read(self, limit_bytes: int = 65_536) -> bytes:
+        await self._told.wait()
+        if not self._said:
+            self.ended.set()
+            return b""
+        return self._said.pop(0)
+
+    async def end(self, first: FirstSignal = "SIGINT") -> int:
+        self._told.set()
+        return await self.wait()
+
+
+@settings(deadline=None)
+@given(
+    said=st.lists(PIECES, max_size=20),
+    bound=st.integers(1, 500_000),
+    result_bytes=st.integers(100, 200_000),
+)
+async def test_last_words_are_taken_to_their_end_and_kept_up_to_a_bound(
+    said: list[bytes], bound: int, result_bytes: int
+) -> None:
+    """A program that waits for room in its pipe cannot put in order what it has to."""
+    result = json.dumps({**RESULT_LINE, "result": "x" * result_bytes}).encode()
+    words = [*said, b"\n", result + b"\n"]
+    process = Farewell(*words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocesses, "LAST_WORDS_BYTES", bound)
+        async with LineReader(process, LineSplitter()) as reader:
+            async with subprocesses.meanwhile(reader.read_on()):
+                await asyncio.wait_for(process.end(), 30)
+            heard = [line async for line in _rest(reader)]
+
+    believed = any(line.get("type") == "result" for line in heard)
+    assert believed == (sum(map(len, words[:-1])) < bound)
+
+
+async def _rest(reader: LineReader) -> AsyncIterator[FrozenDict]:
+    while isinstance(line := await reader.next(), FrozenDict):
+        yield line
+
+
+@pytest.mark.parametrize("how", ["clock", "interrupt", "close"])
+async def test_a_program_that_is_told_to_end_can_say_much_and_then_save_its_session(
+    stub: StubCli, tmp_path: Path, how: str
+) -> None:
+    """Whoever tells it to: the next turn resumes what it writes down last."""
+    saved = tmp_path / "saved"
+    leaving: list[Step] = [{"long": 300_000}, {"touch": str(saved)}]
+    stub.plays([{"on_interrupt": leaving}, INIT, {"silence": True}])
+    session = started(stub, **({"idle_timeout_ms": 50} if how == "clock" else {}))
+    turn = RehearsalTurn()
+    turn.begin(ClaudeBackend(), session)
+    events = events_of(ClaudeBackend().prompt(session, "go", turn))
+    assert (await anext(events)).kind == "session"
+    match how:
+        case "clock":
+            assert (await anext(events)).kind == "error"
+        case "interrupt":
+            reading = asyncio.ensure_future(anext(events))
+            await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait({reading})
+    await events.aclose()
+    await turn.end()
+
+    assert saved.exists()
 
 
 async def test_what_an_interrupted_program_says_at_its_end_is_no_outcome(stub: StubCli) -> None:
