@@ -31,6 +31,11 @@ except ModuleNotFoundError:
 
 #: The longest body that is read when it is no stream.
 MAX_BODY_BYTES = 16 * 1024 * 1024
+#: How much of the answer is still taken when the clock has run out in the hands of a slow
+#: consumer, how long it may take to be there, and how long all of it together.
+LATE_BYTES = 1024 * 1024
+LAST_LOOK_MS = 50
+LATE_MS = 500
 USER_AGENT = "genagent-backends"
 
 
@@ -61,6 +66,8 @@ class Answer:
         self._response = response
         self._endpoint = endpoint
         self._until = until
+        self._late_bytes = 0
+        self._late_s = 0.0
         self.status = response.status_code
         self.retry_after: str | None = response.headers.get("retry-after")
         content_type: str = response.headers.get("content-type", "")
@@ -79,10 +86,23 @@ class Answer:
                 yield chunk
 
     async def _next(self, incoming: AsyncIterator[bytes]) -> bytes | None:
-        # The clock runs only while we wait: a slow consumer is not cancelled by it.
+        # The clock runs only while we wait: a slow consumer is not cancelled by it, and gets
+        # what had arrived by then.
+        asked_at = asyncio.get_running_loop().time()
+        late = self._until is not None and asked_at >= self._until
         with _problems(self._endpoint):
-            async with timeout_at(self._until):
-                return await anext(incoming, None)
+            async with timeout_at(self._last_look(asked_at) if late else self._until):
+                chunk = await anext(incoming, None)
+        if late:
+            self._late_s += asyncio.get_running_loop().time() - asked_at
+            self._late_bytes += len(chunk or b"")
+        return chunk
+
+    def _last_look(self, now: float) -> float:
+        left_s = LATE_MS / 1000 - self._late_s
+        if self._late_bytes >= LATE_BYTES or left_s <= 0:
+            raise TimeoutError
+        return now + min(LAST_LOOK_MS / 1000, left_s)
 
     async def body(self) -> bytes:
         """Return the whole body.

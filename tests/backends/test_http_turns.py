@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from genagent_backends import http_turns, transport
 from genagent_backends.anthropic import AnthropicBackend
 from genagent_backends.base import Backend, Failed, Session
 from genagent_backends.chat import ChatBackend
+from genagent_backends.endpoints import read_endpoint
 from genagent_backends.failures import failure_of
 from genagent_backends.openai import OpenAIBackend
+from genagent_backends.options import Option, mapping
 from genagent_backends.redaction import INSTEAD
 from genagent_backends.rehearsal import Rehearsed, rehearse, settled
 from genagent_backends.sse import SseReader
@@ -465,6 +471,76 @@ async def test_a_slow_consumer_is_not_cancelled_by_the_clock(
         session = await started(backend, provider, timeout_ms=100_000)
         done = await rehearse(backend(), session, "hi", on_event=be_slow)
     assert done.kinds[-1] == "result"
+
+
+@each_backend
+async def test_an_answer_that_arrived_in_time_is_given_to_a_slow_consumer(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is there; that its first words took long to be handled is not its fault."""
+    monkeypatch.setattr(transport, "LAST_LOOK_MS", 10_000)
+    monkeypatch.setattr(transport, "LATE_MS", 60_000)
+    loop = asyncio.get_running_loop()
+    late = 0.0
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + late)
+
+    def be_slow(_event: Event) -> None:
+        nonlocal late
+        late = 1_000.0
+
+    async with FakeProvider(Says(cut=40)) as provider:
+        session = await started(backend, provider, timeout_ms=100_000)
+        done = await rehearse(backend(), session, "hi", on_event=be_slow)
+
+    assert done.text == "Hello there"
+
+
+class Arrived(httpx2.Response):
+    """A response of which these pieces have arrived; each costs a moment to take."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        super().__init__(200)
+        self._pieces = pieces
+        self.taken = 0
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        for piece in itertools.cycle(self._pieces):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.taken += len(piece)
+            yield piece
+
+
+@given(
+    pieces=st.lists(st.binary(min_size=1, max_size=50), min_size=1), bound=st.integers(0, 10_000)
+)
+@settings(deadline=None)
+async def test_what_has_arrived_when_the_clock_runs_out_is_taken_up_to_a_bound(
+    pieces: list[bytes], bound: int
+) -> None:
+    """A clock that ran out meanwhile takes nothing away, and holds whoever never stops."""
+    chosen = read_endpoint(
+        (),
+        Option("request_fields", mapping, FrozenDict()),
+        FrozenDict({"model": "m", "base_url": "http://localhost", "timeout_ms": 1}),
+        key_variable="KEY",
+        url="",
+    )
+    assert not isinstance(chosen, Failed)
+    response = Arrived(pieces)
+    answer = transport.Answer(response, chosen[0], asyncio.get_running_loop().time() - 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "LATE_BYTES", bound)
+        patch.setattr(transport, "LAST_LOOK_MS", 60_000)
+        patch.setattr(transport, "LATE_MS", 60_000)
+        taken = 0
+        with pytest.raises(transport.TransportProblem) as problem:
+            async for piece in answer.chunks():
+                taken += len(piece)
+
+    assert problem.value.kind == "timeout"
+    assert bound <= taken == response.taken < bound + 50
 
 
 @each_backend
