@@ -4,19 +4,21 @@
 a plain mapping; `failure_of` reads the reason of any terminal `error` event (and
 `reason_of` that of a `Failed` answer) back as the value that callers branch on. A
 reason that is not in normal form is the backend's own and stays as it was given.
+A failure is never too long to be kept: `error_event` cuts what a provider said.
 
 Nothing here retries. `retryable` only says whether trying again may help.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from genagent_backends.foreign import at, text_at
 from genagent_protocol.events import Event, event
-from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.plain import FrozenDict, Plain, encoded_size
 from genagent_protocol.reasons import UNKNOWN, BackendError, BackendFailed, Failure
 
 #: What `BackendError.kind` may be when it comes from one of our own backends.
@@ -44,6 +46,11 @@ ERROR_KINDS = (
     "provider_error",
 )
 
+#: What is kept whole of what a provider said of a failure.
+WHOLE_BYTES = 65_536
+#: How much of a longer text is kept, and how much of a text in something longer.
+TEXT_CHARACTERS = 8_192
+INNER_TEXT_CHARACTERS = 1_024
 STATUS = re.compile("[0-9]{3}")
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 #: What providers and their programs call an error where there is no status to go by.
@@ -182,8 +189,43 @@ def plain_reason(error: BackendError) -> FrozenDict:
 
 
 def error_event(error: BackendError, data: Mapping[str, object] | None = None) -> Event:
-    """Return the terminal `error` event of *error*, with *data* beside its `reason`."""
-    return event("error", {**(data or {}), "reason": plain_reason(error)})
+    """Return the terminal `error` event of *error*, with *data* beside its `reason`.
+
+    Whatever a provider says, it is short enough for an agent to keep.
+    """
+    short = replace(
+        error,
+        message=error.message[:TEXT_CHARACTERS],
+        retry_after=error.retry_after and error.retry_after[:TEXT_CHARACTERS],
+        raw=shortened(error.raw),
+    )
+    told = event("error", data or {}).data
+    beside = {name: shortened(value) for name, value in told.items()}
+    return event("error", {**beside, "reason": plain_reason(short)})
+
+
+def shortened(value: Plain) -> Plain:
+    """Return *value* if it is short, else with its texts cut, else its beginning as JSON."""
+    if encoded_size(value) <= WHOLE_BYTES:
+        return value
+    if isinstance(value, str):
+        return value[:TEXT_CHARACTERS]
+    cut = _texts_cut(value)
+    if encoded_size(cut) <= WHOLE_BYTES:
+        return cut
+    return json.dumps(value, ensure_ascii=False, default=repr)[:TEXT_CHARACTERS]
+
+
+def _texts_cut(value: Plain) -> Plain:
+    match value:
+        case str():
+            return value[:INNER_TEXT_CHARACTERS]
+        case FrozenDict():
+            return FrozenDict({name: _texts_cut(item) for name, item in value.items()})
+        case tuple():
+            return tuple(_texts_cut(item) for item in value)
+        case _:
+            return value
 
 
 def failure_of(terminal: Event) -> Failure:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from genagent_backends.endpoints import Endpoint
-from genagent_backends.failures import error_event, from_status, of_kind
+from genagent_backends.failures import TEXT_CHARACTERS, error_event, from_status, of_kind
 from genagent_backends.foreign import at, items_at, json_value, text_at
 from genagent_backends.halves import Halves
 from genagent_backends.joining import joined
@@ -30,11 +30,6 @@ from genagent_backends.transport import (
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
-
-#: How long a refusal's JSON may be to be kept whole.
-RAW_JSON_BYTES = 65_536
-#: How much of another body is kept for the eyes of a person.
-RAW_TEXT_CHARACTERS = 8_192
 
 
 class Fold(Protocol):
@@ -204,7 +199,7 @@ def _said(sse: SseEvent, fold: Fold, halves: Halves) -> Iterator[Event]:
 def _named_error(sse: SseEvent, said: Plain | ValueError) -> FrozenDict:
     """Return an event that is called an error as one that every fold knows as one."""
     if not isinstance(said, FrozenDict):
-        said = FrozenDict({"message": sse.data[:RAW_TEXT_CHARACTERS]})
+        said = FrozenDict({"message": sse.data[:TEXT_CHARACTERS]})
     if said.get("type") == "error" or said.get("error"):
         return FrozenDict({**said, "type": "error"})
     return FrozenDict({"type": "error", "error": said})
@@ -215,7 +210,8 @@ async def _refusal(answer: Answer, provider: str) -> BackendError:
         body = await answer.body()
     except TransportProblem:
         body = b""  # the status alone says enough
-    parsed = json_value(body) if len(body) <= RAW_JSON_BYTES else ValueError("too long")
+    # All of it is read, however long: what it means may stand behind a copy of the request.
+    parsed = json_value(body)
     raw = _text(body) if isinstance(parsed, ValueError) else parsed
     message = _message_in(raw) or f"{provider} answered {answer.status}"
     if 300 <= answer.status < 400:
@@ -257,4 +253,4 @@ def _transport(provider: str, problem: TransportProblem) -> BackendError:
 
 
 def _text(body: bytes) -> str:
-    return body[: 4 * RAW_TEXT_CHARACTERS].decode("utf-8", "replace")[:RAW_TEXT_CHARACTERS]
+    return body[: 4 * TEXT_CHARACTERS].decode("utf-8", "replace")[:TEXT_CHARACTERS]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from genagent_backends.failures import (
     ERROR_KINDS,
+    WHOLE_BYTES,
     error_event,
     failure_of,
     from_error,
@@ -16,7 +17,7 @@ from genagent_backends.failures import (
     reason_of,
 )
 from genagent_protocol.events import event
-from genagent_protocol.plain import EMPTY, FrozenDict, Plain
+from genagent_protocol.plain import EMPTY, FrozenDict, Plain, encoded_size
 from genagent_protocol.reasons import UNKNOWN, BackendError, BackendFailed
 
 PLAIN: st.SearchStrategy[Plain] = st.recursive(
@@ -122,3 +123,19 @@ def test_a_status_in_an_error_is_found_however_it_is_written(
 
     assert told.message == "m"
     assert told.status == (status if 400 <= status <= 599 else None)
+
+
+@given(raw=PLAIN, times=st.sampled_from([1, 100, 10_000]), text=st.text(min_size=1))
+def test_no_failure_is_too_long_to_be_kept(raw: Plain, times: int, text: str) -> None:
+    """Whatever a provider says, and however often; what is short is kept as it is."""
+    long = text * times
+    given = (raw,) * times
+    error = from_status("p", 500, message=long, retry_after=long, raw=given)
+    said = error_event(error, {"model": long})
+    kept = failure_of(said)
+
+    assert encoded_size(said.data) < 3 * WHOLE_BYTES
+    assert isinstance(kept, BackendError)
+    assert (kept.kind, kept.status) == (error.kind, error.status)
+    assert long.startswith(kept.message)
+    assert kept.raw == given or encoded_size(given) > WHOLE_BYTES

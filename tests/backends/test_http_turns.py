@@ -21,14 +21,14 @@ from genagent_backends.anthropic import AnthropicBackend
 from genagent_backends.base import Backend, Failed, Session
 from genagent_backends.chat import ChatBackend
 from genagent_backends.endpoints import read_endpoint
-from genagent_backends.failures import failure_of
+from genagent_backends.failures import TEXT_CHARACTERS, WHOLE_BYTES, failure_of
 from genagent_backends.openai import OpenAIBackend
 from genagent_backends.options import Option, mapping
 from genagent_backends.redaction import INSTEAD
 from genagent_backends.rehearsal import Rehearsed, rehearse, settled
 from genagent_backends.sse import SseReader
 from genagent_protocol.events import Event
-from genagent_protocol.plain import MAX_ITEMS, FrozenDict, freeze
+from genagent_protocol.plain import MAX_ITEMS, FrozenDict, encoded_size, freeze
 from genagent_protocol.reasons import BackendError
 from support.fake_provider import (
     Answer,
@@ -260,6 +260,59 @@ async def test_a_refusal_is_in_the_servers_own_words(
     [done], _ = await asked(backend, Sends(status=422, body=json.dumps(body).encode()))
 
     assert failure(done).message == (message or f"{failure(done).provider} answered 422")
+
+
+@pytest.mark.parametrize("characters", [10, 70_000, 1_000_000])
+async def test_a_refusal_means_the_same_however_much_is_repeated_in_it(characters: int) -> None:
+    """A lost chain is given up, or every later turn would be refused for it."""
+    error = FrozenDict({"code": "previous_response_not_found", "message": "not found"})
+    body = json.dumps({"input": "e" * characters, "error": error}).encode()
+    refusal = Sends(status=400, body=body)
+    prompts = ("one", "two", "three")
+    done, provider = await asked(OpenAIBackend, Says(), refusal, Says(), prompts=prompts)
+
+    assert failure(done[1]).kind == "conversation_lost"
+    assert failure(done[1]).message.startswith("not found")
+    assert isinstance(raw := failure(done[1]).raw, FrozenDict)
+    assert raw["error"] == error
+    assert done[2].text == "Hello there"
+    assert "previous_response_id" not in provider.requests[2].body
+
+
+LONG = "y" * 600_000
+
+
+@each_backend
+@pytest.mark.parametrize(
+    "body",
+    [
+        LONG,
+        [LONG],
+        [0] * 200_000,
+        {"error": {"message": LONG, "type": "overloaded_error"}},
+        {"message": "no", "junk": [LONG]},
+        {"error": LONG, "junk": [["z" * 900] * 50] * 50, "model": LONG, "stop_reason": LONG},
+    ],
+    ids=["text", "list", "many", "error", "no content", "all"],
+)
+@pytest.mark.parametrize("how", ["refused", "whole", "streamed"])
+async def test_a_failure_is_short_however_much_is_said_of_it(
+    backend: type[Backend], body: object, how: str
+) -> None:
+    """One that is too long to be kept would be told as that, and not as what it is."""
+    said = json.dumps(body).encode()
+    answer = {
+        "refused": Sends(status=529, body=said),
+        "whole": Sends(headers={"content-type": "application/json"}, body=said),
+        "streamed": Sends(
+            headers={"content-type": "text/event-stream"},
+            body=b"event: error\ndata: " + said + b"\n\n",
+        ),
+    }[how]
+    [done], _ = await asked(backend, answer)
+
+    assert failure(done).kind
+    assert encoded_size(done.events[-1].data) < 2 * WHOLE_BYTES
 
 
 @each_backend
@@ -534,13 +587,11 @@ async def test_what_has_arrived_when_the_clock_runs_out_is_taken_up_to_a_bound(
         patch.setattr(transport, "LATE_BYTES", bound)
         patch.setattr(transport, "LAST_LOOK_MS", 60_000)
         patch.setattr(transport, "LATE_MS", 60_000)
-        taken = 0
         with pytest.raises(transport.TransportProblem) as problem:
-            async for piece in answer.chunks():
-                taken += len(piece)
+            await answer.body()
 
     assert problem.value.kind == "timeout"
-    assert bound <= taken == response.taken < bound + 50
+    assert bound <= response.taken < bound + 50
 
 
 @each_backend
@@ -705,7 +756,7 @@ async def test_a_key_in_which_a_refusal_was_cut_leaves_nothing_of_it(
     """So much of a body that is no JSON is kept, wherever that ends."""
     key = "sk-canary-0123456789"
     monkeypatch.setenv("MY_KEY", key)
-    body = "." * (http_turns.RAW_TEXT_CHARACTERS - len(key) + 1) + key + "..."
+    body = "." * (TEXT_CHARACTERS - len(key) + 1) + key + "..."
     [done], _ = await asked(backend, Sends(status=401, body=body.encode()), api_key_env="MY_KEY")
 
     assert "sk-canary" not in repr(done.events)
