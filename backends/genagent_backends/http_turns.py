@@ -18,7 +18,7 @@ from genagent_backends.failures import TEXT_CHARACTERS, error_event, from_status
 from genagent_backends.foreign import at, items_at, json_value, text_at
 from genagent_backends.halves import Halves
 from genagent_backends.joining import joined
-from genagent_backends.redaction import redacting, secrets_in
+from genagent_backends.redaction import redacting, secrets_in_fields
 from genagent_backends.sse import SseEvent, SseReader, SseTooLong
 from genagent_backends.transport import (
     USER_AGENT,
@@ -115,7 +115,7 @@ def converse(
     """
     if isinstance(sent, NoKey):
         return _unsent(of_kind(fold.provider, "authentication", message=sent.why), fold)
-    secrets = secrets_in(sent.headers) | {sent.key or ""}
+    secrets = secrets_in_fields(sent.headers) | {sent.key or ""}
     return redacting(joined(_turn(connections, endpoint, sent, fold)), secrets)
 
 

@@ -28,6 +28,8 @@ SHORTEST_PART = 8
 INSTEAD = "(a key)"
 #: Variables and header fields that hold one, by what they are called.
 NAMED_SO = re.compile(r"(^|[_-])(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+#: What stands between the parts of a header field.
+PARTED = re.compile(r"""[\s,;="']+""")
 #: What is ours in a failure, whatever a key may be.
 OUR_WORDS = frozenset({"code", "provider", "kind", "retryable", "status"})
 #: What is left of a character that was cut.
@@ -37,6 +39,15 @@ HALF = "\N{REPLACEMENT CHARACTER}"
 def secrets_in(env: Mapping[str, str], named: Collection[str] = ()) -> frozenset[str]:
     """Return the values of the variables that are *named*, or are called so."""
     return frozenset(value for name, value in env.items() if name in named or NAMED_SO.search(name))
+
+
+def secrets_in_fields(fields: Mapping[str, str]) -> frozenset[str]:
+    """Return the values of the header fields that are called so, and the parts of each.
+
+    A scheme such as `Bearer` may stand before a key, and is not repeated with it.
+    """
+    values = secrets_in(fields)
+    return values | {part for value in values for part in PARTED.split(value)}
 
 
 def is_key(value: str) -> bool:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genagent_backends.failures import error_event, failure_of, of_kind
-from genagent_backends.redaction import INSTEAD, SHORTEST_PART, Redactor, redacting, secrets_in
+from genagent_backends.redaction import (
+    INSTEAD,
+    SHORTEST_PART,
+    Redactor,
+    redacting,
+    secrets_in,
+    secrets_in_fields,
+)
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -137,6 +144,15 @@ def test_variables_that_hold_secrets_are_known_by_name(name: str) -> None:
     env = {name: "canary", "KEYBOARD": "us", "PATH": "/bin", "MONKEY": "no"}
 
     assert secrets_in(env, ["IN_FILE"]) == {"canary"}
+
+
+@pytest.mark.parametrize("field", ["{}", "Bearer {}", "Token token={}", 'key="{}", v=1', "{}=="])
+def test_a_key_is_known_whatever_stands_around_it_in_a_header_field(field: str) -> None:
+    """A server repeats the key, and not the scheme; what is an ordinary word is no key."""
+    key = "tok-1111122222333334"
+    clean = Redactor(secrets_in_fields({"x-api-token": field.format(key)}))
+
+    assert clean.words(f"Token {key} is revoked, Bearer") == f"Token {INSTEAD} is revoked, Bearer"
 
 
 async def crashing(error: Exception) -> AsyncGenerator[Event, None]:
