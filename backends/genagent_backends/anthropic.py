@@ -19,7 +19,7 @@ from genagent_backends.foreign import items_at, text_at
 from genagent_backends.history import History
 from genagent_backends.http_turns import converse, request
 from genagent_backends.options import BadValue, Option, flag, text
-from genagent_backends.transport import Connections
+from genagent_backends.transport import Connections, is_address
 from genagent_protocol.plain import FrozenDict, Plain
 
 BASE_URL = "https://api.anthropic.com/v1"
@@ -82,7 +82,12 @@ class AnthropicBackend:
     def start_session(self, options: FrozenDict) -> AnthropicSession | Failed:
         """Check every option, then that there is a key; nothing is sent yet."""
         read = read_endpoint(
-            (API_VERSION, CACHE), FIELDS, options, key_variable=KEY_VARIABLE, url=BASE_URL
+            (API_VERSION, CACHE),
+            FIELDS,
+            options,
+            key_variable=KEY_VARIABLE,
+            url=BASE_URL,
+            is_address=is_address,
         )
         if isinstance(read, Failed):
             return read

@@ -23,7 +23,7 @@ from genagent_backends.endpoints import (
 from genagent_backends.history import History
 from genagent_backends.http_turns import bearer, converse, request
 from genagent_backends.options import Chosen, Option, choice, flag
-from genagent_backends.transport import Connections
+from genagent_backends.transport import Connections, is_address
 from genagent_protocol.plain import FrozenDict
 
 BASE_URL = "https://api.openai.com/v1"
@@ -75,6 +75,7 @@ class ChatBackend:
             options,
             key_variable=KEY_VARIABLE,
             url=BASE_URL,
+            is_address=is_address,
             check=_contradiction,
         )
         if isinstance(read, Failed):

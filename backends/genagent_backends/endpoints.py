@@ -277,12 +277,14 @@ def read_endpoint(
     *,
     key_variable: str,
     url: str,
+    is_address: Callable[[str], bool],
     check: Callable[[Chosen], Failed | None] = lambda _chosen: None,
 ) -> tuple[Endpoint, Chosen] | Failed:
     """Return the endpoint that *options* choose, or the first refusal.
 
-    *declared* are the provider's own options, *more_fields* its `request_fields`, and
-    *check* refuses what does not go together. The key is looked for last: where an
+    *declared* are the provider's own options, *more_fields* its `request_fields`;
+    *is_address* knows to which URL a request can be sent, and *check* refuses what does
+    not go together. The key is looked for last: where an
     option names the place, else in *key_variable*, which is for no server of this machine.
     """
     chosen = read_options((*SHARED, *declared, more_fields), options)
@@ -305,6 +307,8 @@ def read_endpoint(
         API_KEY_ENV.of(chosen),
         API_KEY_FILE.of(chosen),
     )
+    if not is_address(where):
+        return refuse("invalid_option", "base_url", "option base_url is no URL")
     named = variable is not None or file is not None
     # A server of this machine needs no key; but one that is named is meant to be sent.
     needed = named or not is_local(where)

@@ -26,7 +26,7 @@ from genagent_backends.history import History
 from genagent_backends.http_turns import bearer, converse, request
 from genagent_backends.openai_responses import OpenAIFold
 from genagent_backends.options import Chosen, Option, choice, flag, refuse, text
-from genagent_backends.transport import Connections
+from genagent_backends.transport import Connections, is_address
 from genagent_protocol.plain import FrozenDict
 
 BASE_URL = "https://api.openai.com/v1"
@@ -113,6 +113,7 @@ class OpenAIBackend:
             options,
             key_variable=KEY_VARIABLE,
             url=BASE_URL,
+            is_address=is_address,
             check=_contradiction,
         )
         if isinstance(read, Failed):

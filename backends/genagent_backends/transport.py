@@ -50,6 +50,16 @@ class Request:
     key: str | None = field(default=None, repr=False)
 
 
+def is_address(url: str) -> bool:
+    """Return whether a request can be sent to *url* at all, whether anybody is there or not."""
+    try:
+        # The name must be one that can be looked up, too; that is not the library's concern.
+        httpx2.URL(url).raw_host.decode().encode("idna")
+    except (httpx2.InvalidURL, UnicodeError):
+        return False
+    return True
+
+
 class TransportProblem(Exception):
     """The answer did not come, or not to its end. Its text never has anything of the request."""
 

@@ -28,7 +28,7 @@ from genagent_backends.options import BadValue, Option
 from genagent_backends.programs import Environment
 from genagent_backends.rehearsal import rehearse, settled
 from genagent_backends.secret_files import MAX_SECRET_BYTES
-from genagent_backends.transport import Connections
+from genagent_backends.transport import Connections, is_address
 from genagent_protocol.plain import FrozenDict, freeze
 from support.fake_provider import FakeProvider, Says
 
@@ -117,7 +117,7 @@ def test_only_http_to_this_machine_goes_unproved(data: st.DataObject) -> None:
     rest = data.draw(st.sampled_from(["", "/", ":8080/v1", "/V1/", "/http://localhost"]))
     options = FrozenDict({"model": "m", "base_url": f"{scheme}://{host}{rest}"})
     # Any variable that has a value is a key for this.
-    read = read_endpoint((), NO_FIELDS, options, key_variable="PATH", url="")
+    read = read_endpoint((), NO_FIELDS, options, key_variable="PATH", url="", is_address=is_address)
     if isinstance(read, Failed):
         return
     endpoint, _ = read
@@ -297,7 +297,9 @@ def test_a_key_goes_nowhere_but_where_it_is_meant_to_go(
     variables = {"THE_KEY": "key-1", "MY_KEY": "key-2"} if there else {}
 
     with mock.patch.dict(os.environ, variables):
-        answer = read_endpoint((), NO_FIELDS, options, key_variable="THE_KEY", url="")
+        answer = read_endpoint(
+            (), NO_FIELDS, options, key_variable="THE_KEY", url="", is_address=is_address
+        )
         sent = None if isinstance(answer, Failed) else answer[0].key.read()
 
     meant = "key-2" if named else None if local else "key-1"
@@ -337,6 +339,11 @@ async def test_e094_the_key_is_in_no_session(
         ({"api_key_file": "/no/such/file"}, ("missing_key", None)),
         ({"model": None}, ("invalid_option", "model")),
         ({"base_url": "http://example.com"}, ("invalid_option", "base_url")),
+        ({"base_url": "https://münchen..de/v1"}, ("invalid_option", "base_url")),
+        ({"base_url": f"https://{'ü' * 70}.de"}, ("invalid_option", "base_url")),
+        ({"base_url": f"https://{'a' * 64}.example"}, ("invalid_option", "base_url")),
+        ({"base_url": "https://a..b"}, ("invalid_option", "base_url")),
+        ({"base_url": "https://exam_ple\u3002com"}, ("invalid_option", "base_url")),
         ({"headers": {"host": "x"}}, ("invalid_option", "headers")),
         ({"request_fields": {"model": "x"}}, ("invalid_option", "request_fields")),
         ({"request_fields": {"stream": True}}, ("invalid_option", "request_fields")),

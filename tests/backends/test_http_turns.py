@@ -579,6 +579,7 @@ async def test_what_has_arrived_when_the_clock_runs_out_is_taken_up_to_a_bound(
         FrozenDict({"model": "m", "base_url": "http://localhost", "timeout_ms": 1}),
         key_variable="KEY",
         url="",
+        is_address=transport.is_address,
     )
     assert not isinstance(chosen, Failed)
     response = Arrived(pieces)
@@ -761,6 +762,19 @@ async def test_a_key_in_which_a_refusal_was_cut_leaves_nothing_of_it(
 
     assert "sk-canary" not in repr(done.events)
     assert failure(done).raw == body[: body.index(key)] + INSTEAD
+
+
+@each_backend
+async def test_a_key_that_a_scheme_stands_before_is_taken_out_alone(
+    backend: type[Backend],
+) -> None:
+    """What a server says of it has another word before it, or none."""
+    key = "tok-1111122222333334"
+    refusal = refuses(401, f"token {key} is revoked")
+    [done], _ = await asked(backend, refusal, headers={"x-api-token": f"Bearer {key}"})
+
+    assert failure(done).message == f"token {INSTEAD} is revoked"
+    assert key not in repr(done.events)
 
 
 @each_backend
