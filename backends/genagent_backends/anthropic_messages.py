@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from genagent_backends.failures import error_event, from_error, no_answer, of_kind, says_error
 from genagent_backends.foreign import (
+    Held,
     at,
     counters,
     items_at,
@@ -48,6 +49,7 @@ class AnthropicFold:
 
     def __init__(self, session_id: str) -> None:
         self.known: Mapping[str, Plain] = {"session_id": session_id}
+        self.held = Held()
         self._message = FrozenDict()
         self._blocks: dict[int, dict[str, list[str]]] = {}
         self._citations: dict[int, list[Plain]] = {}
@@ -58,7 +60,10 @@ class AnthropicFold:
 
     def said(self, said: FrozenDict) -> Iterator[Event]:
         """Yield what one event of the stream says."""
-        match said.get("type"):
+        kind = said.get("type")
+        if kind in ("message_start", "content_block_start", "message_delta"):
+            self.held.add(said)
+        match kind:
             case "message_start":
                 self._message = updated(self._message, at(said, "message"))
                 self._usage = updated(self._usage, at(said, "message", "usage"))
@@ -77,12 +82,14 @@ class AnthropicFold:
     def _grow(self, index: int, delta: Plain) -> Iterator[Event]:
         if text_at(delta, "type") == "citations_delta":
             self._citations.setdefault(index, []).append(at(delta, "citation"))
+            self.held.add(at(delta, "citation"))
         known = GROWING.get(text_at(delta, "type") or "")
         if known is None:
             return
         field, source = known
         piece = text_at(delta, source) or ""
         self._blocks.setdefault(index, {}).setdefault(field, []).append(piece)
+        self.held.add(piece)
         if field == "text" and piece:
             yield event("text", {"text": piece})
 

@@ -16,7 +16,7 @@ from genagent_backends.failures import (
     of_kind,
     says_error,
 )
-from genagent_backends.foreign import at, counters, items_at, number_at, text_at, updated
+from genagent_backends.foreign import Held, at, counters, items_at, number_at, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -34,10 +34,11 @@ class ChatFold:
 
     def __init__(self, session_id: str) -> None:
         self.known: Mapping[str, Plain] = {"session_id": session_id}
+        self.held = Held()
         self._pieces: list[str] = []
         self._refusal: list[str] = []
         self._told: dict[str, Plain] = {}
-        self._usage = FrozenDict()
+        self._usage: dict[str, Plain] = {}
         self._stop_reason: str | None = None
         self._done = False
         self._answered = False
@@ -56,16 +57,19 @@ class ChatFold:
             for choice in _first(items_at(said, "choices")):
                 self._answered = True
                 piece = _text(at(choice, "delta", "content"))
-                self._refusal.append(text_at(choice, "delta", "refusal") or "")
+                if refusal := text_at(choice, "delta", "refusal"):
+                    self._refusal.append(refusal)
+                    self.held.add(refusal)
                 self._stop_reason = text_at(choice, "finish_reason") or self._stop_reason
                 if piece:
                     self._pieces.append(piece)
+                    self.held.add(piece)
                     yield event("text", {"text": piece})
 
     def _learn(self, said: FrozenDict) -> None:
         if message_in(said):
             self._instead = said
-        self._usage = updated(self._usage, said.get("usage"))
+        self._usage.update(_usage(said.get("usage")))
         for name in ("id", "model", "system_fingerprint"):
             if isinstance(said.get(name), str):
                 self._told[name] = said[name]
@@ -112,9 +116,8 @@ class ChatFold:
         return error
 
     def _judged(self, text: str, refusal: str) -> Iterator[Event]:
-        used = _usage(self._usage)
-        if used:
-            yield event("usage", used)
+        if self._usage:
+            yield event("usage", self._usage)
         told = {
             **self.known,
             "model": self._told.get("model"),

@@ -23,9 +23,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from genagent_backends.foreign import at, text_at
+from genagent_backends.foreign import Held, at, text_at
+from genagent_backends.lines import MAX_LINE_BYTES
 from genagent_protocol.plain import FrozenDict
 
+#: How much is kept of what comes before a prompt is repeated, as much as of a line.
+MAX_BEGINNING_BYTES = MAX_LINE_BYTES
 #: How a program repeats prompts, as far as it has shown; "never": it was not asked to.
 Repeats: TypeAlias = Literal["never", "not yet", "by text", "by id"]
 
@@ -54,6 +57,7 @@ class Asked:
         self.repeats: Repeats = repeats
         # Some versions repeat a prompt a little late, when its first words were streamed.
         self._beginning: list[FrozenDict] = []
+        self._held = Held()
         #: Whether the program has told of this prompt; then it will also tell that it is started.
         self._told_of = False
         self._ending: FrozenDict | None = None
@@ -65,7 +69,7 @@ class Asked:
         elif line.get("isReplay") is True and not self._taken_up:
             if self._is_repeated(line):
                 yield from self._take_up()
-            self._beginning = []
+            self._begin()
         elif line.get("type") == "result":
             # One without an origin answers a prompt, and no other prompt is waiting.
             if self._taken_up:
@@ -80,11 +84,12 @@ class Asked:
         elif self._taken_up or self._prompt is None or line.get("type") == "system":
             yield line
         elif line.get("type") != "stream_event":
-            self._beginning = []
+            self._begin()
         elif text_at(line, "event", "type") == "message_start":
-            self._beginning = [line]
+            self._begin()
+            self._hold(line)
         elif at(line, "event", "type") != "message_stop":
-            self._beginning.append(line)
+            self._hold(line)
 
     @property
     def quiet_ms(self) -> int | None:
@@ -117,10 +122,20 @@ class Asked:
                 self._taken_up = True
                 self._ending = FrozenDict({"type": "error", "error": _untold(str(state))})
 
+    def _begin(self) -> None:
+        self._beginning, self._held = [], Held()
+
+    def _hold(self, line: FrozenDict) -> None:
+        self._held.add(line)
+        self._beginning.append(line)
+        if self._held.bytes > MAX_BEGINNING_BYTES:
+            # Nobody can say what was in it, should it turn out to be the prompt's.
+            self._beginning = [FrozenDict({"type": "error", "error": TOO_MUCH})]
+
     def _take_up(self) -> Iterator[FrozenDict]:
         self._taken_up, self._ending = True, None
         yield from self._beginning
-        self._beginning = []
+        self._begin()
 
     @property
     def _awaits_repetition(self) -> bool:
@@ -144,6 +159,9 @@ class Asked:
             return False
         self.repeats = "by text"
         return True
+
+
+TOO_MUCH = f"the program said more than {MAX_BEGINNING_BYTES} bytes before it took up the prompt"
 
 
 def _untold(state: str) -> str:

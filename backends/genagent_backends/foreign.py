@@ -23,6 +23,7 @@ from genagent_protocol.plain import (
     MIN_INT,
     FrozenDict,
     Plain,
+    encoded_size,
 )
 
 #: Deep enough for every provider seen, and leaves room for the event around it.
@@ -148,6 +149,20 @@ def updated(known: Mapping[str, Plain], news: Plain) -> FrozenDict:
             told[name] = updated(before, value)
     both = {**known, **told}
     return FrozenDict({**dict(_first(both.items())), **dict.fromkeys(_left_out(both))})
+
+
+class Held:
+    """How much a fold holds of a stream, for whoever bounds that."""
+
+    #: What a piece costs beside what is in it.
+    PIECE_BYTES = 64
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def add(self, *values: Plain) -> None:
+        """Count what is held from now on."""
+        self.bytes += sum(self.PIECE_BYTES + encoded_size(value) for value in values)
 
 
 def items_at(value: Plain, *path: str) -> tuple[FrozenDict, ...]:

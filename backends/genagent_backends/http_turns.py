@@ -15,17 +15,19 @@ from typing import Protocol
 
 from genagent_backends.endpoints import Endpoint
 from genagent_backends.failures import TEXT_CHARACTERS, error_event, from_status, of_kind
-from genagent_backends.foreign import at, items_at, json_value, text_at
+from genagent_backends.foreign import Held, at, items_at, json_value, text_at
 from genagent_backends.halves import Halves
 from genagent_backends.joining import joined
 from genagent_backends.redaction import redacting, secrets_in_fields
 from genagent_backends.sse import SseEvent, SseReader, SseTooLong
 from genagent_backends.transport import (
+    MAX_BODY_BYTES,
     USER_AGENT,
     Answer,
     Connections,
     Request,
     TransportProblem,
+    too_long,
 )
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -43,6 +45,11 @@ class Fold(Protocol):
     @property
     def known(self) -> Mapping[str, Plain]:
         """What the data of any terminal event tells, such as the session id."""
+        ...
+
+    @property
+    def held(self) -> Held:
+        """How much of the stream is held until its end."""
         ...
 
     def said(self, said: FrozenDict) -> Iterator[Event]:
@@ -162,6 +169,8 @@ async def _streamed(answer: Answer, fold: Fold) -> AsyncGenerator[Event, None]:
             async for sse in received:
                 for event in _said(sse, fold, halves):
                     yield event
+                if fold.held.bytes > MAX_BODY_BYTES:
+                    raise too_long()
                 # What comes after the end means nothing, in the same chunk or in the next.
                 if fold.finished():
                     break

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from genagent_backends.failures import error_event, from_error, of_kind, says_error
-from genagent_backends.foreign import at, counters, items_at, plain_mapping, text_at
+from genagent_backends.foreign import Held, at, counters, items_at, plain_mapping, text_at
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
@@ -42,6 +42,7 @@ class OpenAIFold:
         self._established = established
         self._lose = lose
         self._stored = stored
+        self.held = Held()
         self._pieces: list[str] = []
         self._items: list[FrozenDict] = []
         self._response: FrozenDict | None = None
@@ -53,10 +54,13 @@ class OpenAIFold:
         if kind == "response.output_text.delta":
             if piece := text_at(said, "delta"):
                 self._pieces.append(piece)
+                self.held.add(piece)
                 yield event("text", {"text": piece})
         elif kind == "response.output_item.done":
             item = at(said, "item")
-            self._items += [item] if isinstance(item, FrozenDict) else []
+            if isinstance(item, FrozenDict):
+                self._items.append(item)
+                self.held.add(item)
         elif kind in LAST_EVENTS:
             response = at(said, "response")
             self._response = response if isinstance(response, FrozenDict) else FrozenDict()

@@ -29,7 +29,7 @@ except ModuleNotFoundError:
         "this backend needs httpx2: pip install 'genagentd[http]'", name="httpx2"
     ) from None
 
-#: The longest body that is read when it is no stream.
+#: The longest body that is read when it is no stream, and the most that is held of one.
 MAX_BODY_BYTES = 16 * 1024 * 1024
 #: How much of the answer is still taken when the clock has run out in the hands of a slow
 #: consumer, how long it may take to be there, and how long all of it together.
@@ -67,6 +67,13 @@ class TransportProblem(Exception):
         self.kind = kind
         self.retryable = retryable
         super().__init__(message)
+
+
+def too_long() -> TransportProblem:
+    """Return the problem of an answer that is longer than anybody wants to hold."""
+    return TransportProblem(
+        "invalid_response", f"the answer is longer than {MAX_BODY_BYTES} bytes", retryable=False
+    )
 
 
 class Answer:
@@ -124,11 +131,7 @@ class Answer:
         async for chunk in self.chunks():
             body += chunk
             if len(body) > MAX_BODY_BYTES:
-                raise TransportProblem(
-                    "invalid_response",
-                    f"the answer is longer than {MAX_BODY_BYTES} bytes",
-                    retryable=False,
-                )
+                raise too_long()
         return bytes(body)
 
 

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from genagent_backends import claude_asked
 from genagent_backends.base import Failed
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
 from genagent_backends.claude_asked import Asked, Prompt
+from genagent_backends.foreign import Held
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, rehearse
 from genagent_protocol.plain import FrozenDict, freeze
 from support.backend_cli import Step, StubCli
@@ -153,9 +155,63 @@ def message(words: list[str]) -> list[FrozenDict]:
     ]
 
 
-def streamed(kind: str) -> FrozenDict:
-    return FrozenDict({"type": "stream_event", "event": FrozenDict({"type": kind})})
+def streamed(kind: str, text: str = "") -> FrozenDict:
+    return FrozenDict({"type": "stream_event", "event": FrozenDict({"type": kind, "text": text})})
 
 
 def ending(origin: FrozenDict | None) -> FrozenDict:
     return FrozenDict({"type": "result", "origin": origin})
+
+
+@given(
+    said=st.lists(
+        st.tuples(
+            st.sampled_from(["message_start", "content_block_delta", "message_stop"]),
+            st.sampled_from([1, 300, 3_000]),
+        ),
+        max_size=30,
+    )
+)
+def test_the_beginning_of_an_answer_is_whole_or_an_error(said: list[tuple[str, int]]) -> None:
+    """It is held until the prompt is repeated; so much of it is, and never a part of it."""
+    asked = Asked(Prompt("hi", "u-1"), "by id")
+    message: list[FrozenDict] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claude_asked, "MAX_BEGINNING_BYTES", 2_000)
+        for kind, length in said:
+            line = streamed(kind, "t" * length)
+            assert list(asked.own(line)) == []
+            message = [] if kind == "message_start" else message
+            message += [] if kind == "message_stop" else [line]
+        repeated = FrozenDict({"type": "user", "isReplay": True, "uuid": "u-1"})
+        begun = list(asked.own(repeated))
+
+    whole = begun == message
+    assert whole or [line["type"] for line in begun] == ["error"]
+    assert whole == (_bytes_of(message) <= 2_000)
+
+
+def _bytes_of(lines: list[FrozenDict]) -> int:
+    held = Held()
+    held.add(*lines)
+    return held.bytes
+
+
+async def test_a_program_that_says_too_much_before_it_takes_up_its_prompt_fails_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was held of it is gone, and nobody can say what it was."""
+    monkeypatch.setattr(claude_asked, "MAX_BEGINNING_BYTES", 1_000)
+    stub = StubCli(tmp_path)
+    begins: list[Step] = [{"line": {**streamed("content_block_delta", "t" * 900)}}] * 3
+    hear: Step = {"hear": True}
+    replay: Step = {"replay": "id"}
+    stub.plays([hear, INIT, *begins, replay, result("one"), hear], [hear, INIT, result("two")])
+
+    done = await talked(stub, "one", "two")
+
+    assert done[0].terminal is not None
+    reason = done[0].terminal.data["reason"]
+    assert isinstance(reason, FrozenDict)
+    assert "before it took up the prompt" in str(reason["message"])
+    assert done[1].text == "two"

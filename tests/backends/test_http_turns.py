@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 
 from genagent_backends import http_turns, transport
 from genagent_backends.anthropic import AnthropicBackend
+from genagent_backends.anthropic_messages import AnthropicFold
 from genagent_backends.base import Backend, Failed, Session
 from genagent_backends.chat import ChatBackend
+from genagent_backends.chat_completions import ChatFold
 from genagent_backends.endpoints import read_endpoint
 from genagent_backends.failures import TEXT_CHARACTERS, WHOLE_BYTES, failure_of
 from genagent_backends.openai import OpenAIBackend
+from genagent_backends.openai_responses import OpenAIFold
 from genagent_backends.options import Option, mapping
 from genagent_backends.redaction import INSTEAD
 from genagent_backends.rehearsal import Rehearsed, rehearse, settled
@@ -39,6 +42,7 @@ from support.fake_provider import (
     first_half,
     refuses,
     rendered,
+    stream_of,
 )
 
 BACKENDS: list[type[Backend]] = [AnthropicBackend, OpenAIBackend, ChatBackend]
@@ -616,6 +620,72 @@ async def test_an_endless_body_ends_the_turn(
     [done], _ = await asked(backend, Sends(body=b"x" * 5_000))
 
     assert failure(done).kind == "invalid_response"
+
+
+def _unsaid(backend: type[Backend], text: str) -> list[dict[str, object]]:
+    """Return events of which a fold holds *text*, and of which it makes none of its own."""
+    if backend is OpenAIBackend:
+        item = {"type": "reasoning", "encrypted_content": text}
+        return [{"type": "response.output_item.done", "item": item}]
+    if backend is ChatBackend:
+        return [{"choices": [{"index": 0, "delta": {"refusal": text}}]}]
+    deltas: list[dict[str, object]] = [
+        {"type": "thinking_delta", "thinking": text},
+        {"type": "input_json_delta", "partial_json": text},
+        {"type": "citations_delta", "citation": {"cited_text": text}},
+    ]
+    said: list[dict[str, object]] = [
+        {"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas
+    ]
+    said.append({"type": "content_block_start", "index": len(text), "content_block": {"x": text}})
+    said.append({"type": "message_delta", "delta": {text: text}, "usage": {text: text}})
+    return said
+
+
+@each_backend
+@pytest.mark.parametrize("which", range(5))
+async def test_what_is_held_of_a_stream_and_not_said_is_bounded(
+    backend: type[Backend], which: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No limit of an agent counts what no event says."""
+    monkeypatch.setattr(http_turns, "MAX_BODY_BYTES", 1_000)
+    pieces = (_unsaid(backend, "t" * length) for length in range(100, 110))
+    [done], _ = await asked(backend, stream_of(*(each[which % len(each)] for each in pieces)))
+
+    assert failure(done).kind == "invalid_response"
+    assert failure(done).message.startswith("the answer is longer than")
+
+
+@each_backend
+@given(events=st.lists(st.tuples(st.integers(0, 4), st.text(max_size=300)), max_size=20))
+def test_a_fold_counts_all_that_it_holds(
+    backend: type[Backend], events: list[tuple[int, str]]
+) -> None:
+    """Or whoever bounds that would be told less than there is."""
+    folds: dict[type[Backend], http_turns.Fold] = {
+        AnthropicBackend: AnthropicFold("s"),
+        OpenAIBackend: OpenAIFold("s", established=False, lose=lambda: None),
+        ChatBackend: ChatFold("s"),
+    }
+    fold = folds[backend]
+    for which, text in events:
+        unsaid = _unsaid(backend, text)
+        said = freeze(unsaid[which % len(unsaid)])
+        assert isinstance(said, FrozenDict)
+        assert list(fold.said(said)) == []
+
+    assert _characters(vars(fold)) <= fold.held.bytes + 1_000
+
+
+def _characters(value: object) -> int:
+    match value:
+        case str():
+            return len(value)
+        case dict():
+            return sum(_characters(key) + _characters(item) for key, item in value.items())
+        case list() | tuple():
+            return sum(map(_characters, value))
+    return 0
 
 
 @each_backend
