@@ -19,7 +19,7 @@ from types import FrameType
 
 from genagentd import kernel
 
-#: The signals that the guardian hands on. They are held back in the daemon until it `listens`.
+#: The signals that the guardian hands on.
 FORWARDED = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -28,17 +28,20 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+#: Those of them that end a daemon which does not `listen` yet. The others are held back till then.
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 def guard() -> None:
     """Fork; return in the child, which becomes the daemon. The parent never returns.
 
-    Call it before threads, sockets and heavy imports exist. In the child the forwarded
-    signals are blocked; call `listen` once it has its handlers, before it starts anything.
+    Call it before threads, sockets and heavy imports exist. In the child the signals that ask
+    for an end do what they do by default, and the other forwarded ones are blocked; call
+    `listen` once it has its handlers, before it starts anything.
     """
     if not kernel.sees_itself():
         return  # The daemon refuses to run, and there is nothing that we could find.
-    # Between the fork and the handlers a signal must neither be lost nor kill us.
+    # Until either of us is ready for them, signals must neither be lost nor kill the guardian.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     if kernel.children(os.getpid()):
         # What was begun here before this program was, by a shell that became it (`job & exec`),
@@ -53,6 +56,9 @@ def guard() -> None:
         status = _outlive(daemon)
         end_descendants()
         os._exit(status)
+    # Until it listens there is nothing that would have to end in order, and much that can wait
+    # for ever: for a network disk, or for a configuration that is typed in.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 
 def _fork_aside() -> int:

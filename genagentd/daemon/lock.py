@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import stat
 import time
 from pathlib import Path
@@ -22,8 +23,9 @@ from genagentd.socket_path import UnusablePlace, listener_pid
 
 #: A planted link is not followed, and a planted pipe blocks nobody.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-#: How long a reader waits for a lock holder to write who it is.
+#: How long a reader waits for a lock holder to write who it is, and a daemon for readers.
 _WAIT_S = 2.0
+_PAUSE_S = 0.005
 _WRITTEN = re.compile(rb"([0-9]{1,10}) ([0-9]{1,20})\n")
 
 
@@ -84,7 +86,7 @@ def take(places: Places) -> Lock | None:
     """Return the lock of this runtime directory, or None if another daemon holds it.
 
     Raises:
-        UnusablePlace: the file cannot be used as one.
+        UnusablePlace: the file cannot be used as one, or somebody keeps it locked for reading.
     """
     fd = _opened(places.lock)
     return None if fd is None else Lock(places.lock, fd)
@@ -100,6 +102,9 @@ def _opened(path: Path) -> int | None:
         ) from None
     try:
         held = _hold(fd, path)
+    except OSError as error:
+        os.close(fd)
+        raise UnusablePlace(f"{path} cannot be locked: {error.strerror}") from None
     except UnusablePlace:
         os.close(fd)
         raise
@@ -112,11 +117,18 @@ def _opened(path: Path) -> int | None:
 def _hold(fd: int, path: Path) -> bool:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise UnusablePlace(f"{path} is no plain file; remove it")
+    deadline = time.monotonic() + _WAIT_S
     while not _got(fd, fcntl.LOCK_EX):
         # Whoever only looks whether it is locked holds it for a moment, too.
         if not _got(fd, fcntl.LOCK_SH):
             return False
         fcntl.flock(fd, fcntl.LOCK_UN)
+        if time.monotonic() > deadline:
+            raise UnusablePlace(
+                f"somebody else holds a shared lock on {path}, which is the daemon's alone; "
+                f"see who with: fuser {shlex.quote(str(path))}"
+            )
+        time.sleep(_PAUSE_S)
     _write_holder(fd, path)
     return True
 
@@ -145,6 +157,8 @@ def is_locked(places: Places) -> bool:
         return False
     try:
         return stat.S_ISREG(os.fstat(fd).st_mode) and not _got(fd, fcntl.LOCK_SH)
+    except OSError:
+        return False  # Nothing there can be locked.
     finally:
         os.close(fd)
 
@@ -158,7 +172,7 @@ def holder(places: Places) -> Holder | None:
             return found
         if time.monotonic() > deadline:
             return None
-        time.sleep(0.01)
+        time.sleep(_PAUSE_S)
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 from genagentd import kernel
 from genagentd.daemon import lock
 from genagentd.paths import Places
+from genagentd.socket_path import UnusablePlace
 
 
 @pytest.fixture
@@ -46,6 +49,34 @@ def test_who_holds_it_is_named_and_nobody_else_takes_it(places: Places, held: lo
     assert lock.holder(places) == _me()
     assert lock.take(places) is None
     assert held.is_there
+
+
+def test_a_lock_that_somebody_else_shares_is_refused_and_not_waited_for(places: Places) -> None:
+    """Whoever looks at it lets go at once; `flock -s`, by anybody, may hold it for good."""
+    with places.lock.open("w") as shared:
+        fcntl.flock(shared, fcntl.LOCK_SH)
+
+        with pytest.raises(UnusablePlace, match=f"shared lock on {places.lock}.*fuser"):
+            lock.take(places)
+
+    taken = lock.take(places)
+    assert taken is not None
+    taken.release()
+
+
+def test_a_disk_that_knows_no_locks_is_named(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network disks are such; nobody can hold a lock there."""
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+
+    with pytest.raises(UnusablePlace, match=f"{places.lock} cannot be locked: No locks"):
+        lock.take(places)
+    assert not lock.is_locked(places)
 
 
 def test_what_was_released_names_nobody(places: Places) -> None:

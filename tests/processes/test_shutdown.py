@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -384,6 +386,46 @@ def test_E019_ctrl_c_at_any_moment_of_the_start_prints_no_traceback(
         terminal.press_ctrl_c()
         assert terminal.wait() in (0, 130, -signal.SIGINT)
         assert "Traceback" not in terminal.log
+
+
+@pytest.fixture
+def typed(nothing_left: None) -> Iterator[str]:
+    """A terminal where nobody types anything."""
+    ends = pty.openpty()
+    yield os.ttyname(ends[1])
+    for descriptor in ends:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_daemon_that_waits_before_it_serves_can_be_ended(
+    typed: str, number: signal.Signals
+) -> None:
+    """For a configuration that is typed in, a lock, a network disk: none of them ends by itself."""
+    waiting = PrivateDaemon(environment={"GENAGENT_CONFIG": typed})
+    waiting.start(wait=False)
+    assert waiting.guardian is not None
+    guardian = waiting.guardian
+    try:
+        until(
+            lambda: any(_has_open(pid, typed) for pid in kernel.children(guardian.pid)),
+            "it reads what is typed",
+        )
+
+        waiting.signal(number)
+
+        assert waiting.wait() == 128 + number
+    finally:
+        for pid in (*kernel.children(guardian.pid), guardian.pid):
+            kernel.kill_exactly(pid)
+        waiting.cleanup()
+
+
+def _has_open(pid: int, path: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        opened = Path(f"/proc/{pid}/fd").iterdir()
+        return any(os.readlink(descriptor) == path for descriptor in opened)
+    return False
 
 
 def test_E037_signals_to_the_whole_tree_at_once_end_in_order(hasty: PrivateDaemon) -> None:
