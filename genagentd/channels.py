@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 
@@ -312,6 +313,7 @@ class BlockingConnection:
         Raises:
             NotReachable: nothing listens there, or it did not answer in time.
         """
+        deadline = time.monotonic() + timeout_ms / 1000
         probe(path, timeout_ms)
         self._socket = Socket(Side.ONE, News.OPEN | News.ENDED)
         self.bad_frames = 0
@@ -321,11 +323,12 @@ class BlockingConnection:
         #: them only after `take`, and take again after every send.
         self.descriptors = self._socket.descriptors
         self._socket.connect(path)
-        self._shake_hands(path, timeout_ms)
+        self._shake_hands(path, timeout_ms, deadline)
 
-    def _shake_hands(self, path: str, timeout_ms: int) -> None:
+    def _shake_hands(self, path: str, timeout_ms: int, deadline: float) -> None:
         # The daemon does not speak first, so the only news can be the handshake.
-        if self._socket.has_news(timeout_ms):
+        left_ms = math.ceil((deadline - time.monotonic()) * 1000)
+        if self._socket.has_news(max(left_ms, 0)):
             self._watch()
         if not self.open:
             self.close()

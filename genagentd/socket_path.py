@@ -64,14 +64,8 @@ def probe(path: str, within_ms: int = 0) -> None:
     """
     check_path(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
-        if within_ms:
-            # The kernel's own limit: one of Python's would not wait for a place at all.
-            limit = struct.pack("ll", *divmod(min(within_ms, _MAX_WAIT_MS) * 1_000, 1_000_000))
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        else:
-            tried.setblocking(False)
         try:
-            tried.connect(path)
+            _connect(tried, path, within_ms)
         except BlockingIOError:
             return  # Its backlog is full: it is there, and busy.
         except OSError as error:
@@ -82,17 +76,34 @@ def probe(path: str, within_ms: int = 0) -> None:
         _check_owner(tried, path)
 
 
+def _connect(tried: socket.socket, path: str, within_ms: int) -> None:
+    """Connect; raises BlockingIOError if as many wait to be let in as may, for *within_ms*."""
+    if within_ms > 0:
+        # The kernel's own limit: one of Python's would not wait for a place at all.
+        limit = struct.pack("ll", *divmod(min(within_ms, _MAX_WAIT_MS) * 1_000, 1_000_000))
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    else:
+        tried.setblocking(False)
+    tried.connect(path)
+
+
 def of_agent(directory: str, pid: int, started_ticks: int) -> str:
     """Return where exactly that process is found, if it becomes an agent."""
     return os.path.join(directory, f"{pid}-{started_ticks}.sock")
 
 
-def listener_pid(path: str) -> int | None:
-    """Return the pid of the process that listens at *path*, by the kernel's word, or None."""
+def listener_pid(path: str, within_ms: int) -> int | None:
+    """Return the pid of the process that listens at *path*, by the kernel's word, or None.
+
+    It is 0 for one that is there and of which the kernel does not say more: it lets nobody
+    in for *within_ms*, or is in a pid namespace that we do not see into.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         try:
-            asked.connect(path)
+            _connect(asked, path, within_ms)
             pid, _ = peer_of(asked.fileno())
+        except BlockingIOError:
+            return 0
         except OSError:
             return None
     return pid

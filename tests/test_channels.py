@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zmq
 
 from genagent_protocol.bounds import MAX_FRAME_BYTES
 from genagent_protocol.errors import NotReachable, UsageError
-from genagentd import gate, kernel, socket_path, sockets
+from genagentd import channels, gate, kernel, socket_path, sockets
 from genagentd.arrivals import Message
 from genagentd.channels import BATCH, BlockingConnection, Connection, Listener
 from genagentd.connections import Connections
-from genagentd.socket_path import MAX_PATH_BYTES, check_path, probe
+from genagentd.socket_path import MAX_PATH_BYTES, check_path, listener_pid, probe
+from genagentd.sockets import Socket
+from support.backlogs import crowded
 from support.wires import Gone, Wires, received, until
 
 
@@ -518,18 +522,23 @@ def test_a_probe_says_at_once_that_nobody_listens(wires: Wires, what: str) -> No
 
 def test_a_probe_takes_a_full_backlog_for_a_busy_listener(wires: Wires) -> None:
     """Busy is not dead: taking it for dead would lead to a second one."""
-    with socket.socket(socket.AF_UNIX) as busy:
-        busy.bind(wires.path)
-        busy.listen(0)
-        waiting = [socket.socket(socket.AF_UNIX) for _ in range(3)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(wires.path)
-
+    with crowded(wires.path):
         probe(wires.path)
 
-        for one in waiting:
-            one.close()
+
+@pytest.mark.parametrize("within_ms", [0, 20])
+def test_who_listens_is_the_kernels_word_and_is_waited_for_only_so_long(
+    wires: Wires, within_ms: int
+) -> None:
+    """Somebody who is there and lets nobody in is not nobody."""
+    assert listener_pid(wires.path, within_ms) is None
+    with crowded(wires.path) as busy:
+        assert listener_pid(wires.path, within_ms) == 0
+
+        while select.select([busy], [], [], 0)[0]:
+            busy.accept()[0].close()
+
+        assert listener_pid(wires.path, within_ms) == os.getpid()
 
 
 def test_importing_the_look_at_a_path_does_not_load_libzmq() -> None:
@@ -601,6 +610,32 @@ async def test_a_blocking_connection_gives_up_on_a_listener_that_does_not_shake_
 
         with pytest.raises(NotReachable, match="within 20 ms"):
             await asyncio.to_thread(BlockingConnection, wires.path, 20)
+
+
+def test_a_blocking_connection_has_one_deadline_for_all_that_it_waits_for(
+    wires: Wires, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a look at a busy listener has taken is not there for shaking hands any more."""
+    clock = [0.0]
+    waited: list[int] = []
+
+    def look(_path: str, within_ms: int) -> None:
+        waited.append(within_ms)
+        clock[0] += 4.0
+
+    def hear(_socket: Socket, within_ms: int = 0) -> bool:
+        waited.append(within_ms)
+        return False
+
+    monkeypatch.setattr(channels, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(channels, "probe", look)
+    monkeypatch.setattr(Socket, "has_news", hear)
+
+    for timeout_ms in (5_000, 3_000):
+        with pytest.raises(NotReachable, match=f"within {timeout_ms} ms"):
+            BlockingConnection(wires.path, timeout_ms)
+
+    assert waited == [5_000, 1_000, 3_000, 0]
 
 
 async def test_a_closed_blocking_connection_is_silent(wires: Wires) -> None:

@@ -113,7 +113,7 @@ def start(timeout: float, config: Path | None) -> None:
     where = places()
     deadline = time.monotonic() + timeout
     began: subprocess.Popen[bytes] | None = None
-    if not is_locked(where) and listener(where) is None:
+    if not is_locked(where) and listener(where, timeout) is None:
         began = _spawn(where, config)
     state = _answer(deadline, where, began)
     ours = began is not None and began.pid in (state.pid, _parent(state.pid))
@@ -251,17 +251,18 @@ def stop(timeout: float, force: bool) -> None:
     locked = is_locked(where)
     named = holder(where) if locked else None
     # Somebody may have removed the lock of one that can be reached, or written into it.
-    found = named or listener(where)
+    found = named or listener(where, timeout)
     if not locked and found is None:
         raise Failure(
             exits.NOT_REACHABLE,
             "not_reachable",
             f"no daemon runs in {where.run}; there is nothing to stop",
         )
-    pid = None if found is None else found.pid
+    pid = None if found is None else found.pid or None
     signals = []
     try:
-        stop_daemon(where.socket, round(timeout * 1000), force=force)
+        left_s = max(deadline - time.monotonic(), 0)
+        stop_daemon(where.socket, round(left_s * 1000), force=force)
     except DaemonLost:
         pass  # If it ends before it can answer, that is what was wanted.
     except NotReachable:
@@ -279,12 +280,12 @@ def stop(timeout: float, force: bool) -> None:
             raise Failure(
                 exits.PENDING,
                 "stopping",
-                f"the daemon (pid {pid}) is still ending after {timeout:g} s",
+                f"the daemon ({_who(pid)}) is still ending after {timeout:g} s",
                 "end it at once with: genagentd stop --force",
                 {"pid": pid},
             )
         time.sleep(_LOOK_S)
-    output().result(f"stopped (pid {pid})", pid=pid, forced=force)
+    output().result(f"stopped ({_who(pid)})", pid=pid, forced=force)
 
 
 def _ask_to_end(pid: int, ticks: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import re
 import shlex
@@ -30,7 +31,7 @@ _WRITTEN = re.compile(rb"([0-9]{1,10}) ([0-9]{1,20})\n")
 
 
 class Holder(NamedTuple):
-    """One process, which no other one with its number is."""
+    """One process, which no other one with its number is; 0 is one of unknown number."""
 
     pid: int
     started_ticks: int
@@ -184,7 +185,11 @@ def _written(path: Path) -> Holder | None:
     return None if said is None else Holder(int(said[1]), int(said[2]))
 
 
-def listener(places: Places) -> Holder | None:
-    """Return who listens at the daemon's socket, as a daemon does whose lock was removed."""
-    pid = listener_pid(places.socket)
+def listener(places: Places, within_s: float = math.inf) -> Holder | None:
+    """Return who listens at the daemon's socket, as a daemon does whose lock was removed.
+
+    Its pid is 0 if it is there, and who it is cannot be known in that time, or at all. This
+    does not wait for long, however long it may.
+    """
+    pid = listener_pid(places.socket, round(min(within_s, _WAIT_S) * 1000))
     return None if pid is None else Holder(pid, kernel.started_ticks(pid))

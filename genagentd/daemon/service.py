@@ -36,11 +36,11 @@ ECHO_S = 0.2
 
 
 class AlreadyRunning(GenAgentError):
-    """Another daemon holds the lock of this runtime directory; `pid` is its process."""
+    """Another daemon has this runtime directory; `pid` is its process, if that is known."""
 
     def __init__(self, places: Places, holder: lock.Holder | None) -> None:
-        self.pid = None if holder is None else holder.pid
-        who = "pid unknown" if holder is None else f"pid {holder.pid}"
+        self.pid = None if holder is None else holder.pid or None
+        who = f"pid {self.pid or 'unknown'}"
         super().__init__(
             f"a daemon is already running in {places.run} ({who}); stop it with: genagentd stop"
         )

@@ -17,6 +17,7 @@ import pytest
 from genagentd import kernel
 from genagentd.cli import agents
 from genagentd.cli.main import load_commands
+from support.backlogs import crowded
 from support.commands import Command, command, ran, runner
 from support.daemons import PrivateDaemon
 from support.fake_daemon import fake_daemon
@@ -164,6 +165,24 @@ def test_a_daemon_that_hangs_is_named_and_not_replaced(place: PrivateDaemon) -> 
     assert listed.code in (5, 7)
     assert os.stat(place.places.socket).st_ino == inode
     assert ran(place, "genagentd", "status").code == 0
+
+
+def test_a_daemon_without_a_lock_that_lets_nobody_in_is_not_waited_for_and_not_replaced(
+    place: PrivateDaemon,
+) -> None:
+    """It is stopped, and clients that gave up fill its backlog; somebody removed its lock."""
+    with crowded(place.places.socket):
+        looked = ran(place, "genagentd", "status", "--timeout", "0.2", "--json")
+        started = ran(place, "genagentd", "start", "--timeout", "0.2", "--json")
+        stopped = ran(place, "genagentd", "stop", "--timeout", "0.2", "--json")
+        second = ran(place, "genagentd", "run", "--json")
+
+        assert (looked.code, looked.error) == (7, "not_reachable")
+        assert (started.code, started.error) == (7, "not_answering")
+        assert (stopped.code, stopped.error) == (7, "not_reachable")
+        assert (second.code, second.error) == (4, "already_running")
+        assert second.json["error"]["details"]["pid"] is None
+    assert os.path.lexists(place.places.socket)
 
 
 def test_a_detached_daemon_outlives_its_starter_and_has_a_guardian(place: PrivateDaemon) -> None:
