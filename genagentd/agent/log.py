@@ -24,6 +24,10 @@ _SPECIAL = frozenset(" =\\'\"")
 _CODE = re.compile(r"[a-z_]{1,40}")
 #: Where a traceback is, whatever a class says of its attributes.
 _TRACEBACK = BaseException.__dict__["__traceback__"]
+#: What Python says in place of a StopIteration that leaves a coroutine, which none can.
+_STOPPED = "coroutine raised StopIteration"
+_CAUSE = BaseException.__dict__["__cause__"]
+_ARGS = BaseException.__dict__["args"]
 #: The descriptor of the log, while it is held.
 _held: list[int] = []
 
@@ -52,6 +56,7 @@ def raised(event: str, error: BaseException, **fields: object) -> None:
     An error of ours that has a reason is told with the code of that. This does not raise,
     whatever the exception is: its class and its attributes may be code of others, too.
     """
+    error = meant(error)
     line(event, **fields, error=class_of(error), code=_code_of(error))
     for file, number, name in _places(error):
         _write(f"  at {file}:{number} {name}\n")
@@ -71,7 +76,22 @@ def broke(error: BaseException) -> None:
 
 def class_of(error: BaseException) -> str:
     """Return how the class of *error* is called in reasons and lines; it can always be sent."""
-    return class_names.class_of(error)
+    return class_names.class_of(meant(error))
+
+
+def meant(error: BaseException) -> BaseException:
+    """Return what code of others raised, where *error* is what Python put in its place.
+
+    Callbacks are run in coroutines, and out of a coroutine no StopIteration comes as itself.
+    """
+    # By its type: an exception of others may be called alike and answer for itself.
+    if type(error) is not RuntimeError:
+        return error
+    said: tuple[object, ...] = _ARGS.__get__(error)
+    cause: BaseException | None = _CAUSE.__get__(error)
+    if cause is None or [type(one) for one in said] != [str] or said[0] != _STOPPED:
+        return error
+    return cause
 
 
 def _code_of(error: BaseException) -> str | None:

@@ -134,7 +134,7 @@ async def _init_agent(agent: AnyAgent, options: FrozenDict) -> tuple[FrozenDict,
     if isinstance(answer, behaviour.Failed):
         reason = plain(answer.reason)
         return StartError(
-            kind="init_agent_failed", message=f"{name} declined: {reason!s}", detail=reason
+            kind="init_agent_failed", message=f"{name} declined: {_told(reason)}", detail=reason
         )
     if not isinstance(answer, behaviour.Started):
         return _no_answer("init_agent_failed", name, answer, "Started or Failed")
@@ -201,7 +201,7 @@ def _ask_for_session(backend: Backend, options: FrozenDict, session_id: str | No
 
 
 def _told(reason: Any) -> str:
-    """Return a reason in one line; a mapping that has a message says it itself."""
+    """Return a reason as text; a mapping that has a message says it itself."""
     said = reason.get("message") if isinstance(reason, FrozenDict) else None
     return said if isinstance(said, str) else str(reason)
 

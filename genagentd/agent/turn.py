@@ -276,7 +276,7 @@ class Turns:
         if flight.stopped and issubclass(type(error), asyncio.CancelledError):
             return inputs.TurnStopped(order.turn)
         log.raised("turn.crashed", error, agent=self._callbacks.name, ref=order.ref)
-        return inputs.TurnCrashed(order.turn, log.class_of(error), _message_of(error))
+        return inputs.TurnCrashed(order.turn, log.class_of(error), _message_of(log.meant(error)))
 
 
 def _message_of(error: BaseException) -> str:

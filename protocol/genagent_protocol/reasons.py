@@ -251,7 +251,7 @@ Failure: TypeAlias = (
 class StartError:
     """Why an agent could not be started; no process of it is left and its name is free.
 
-    `message` is one line that says what, where and what to do; `log` names the
+    `message` is one printable line that says what, where and what to do; `log` names the
     file that holds what the process printed, when there is one.
     """
 
@@ -278,6 +278,10 @@ class StartError:
     message: str
     detail: Plain = None
     log: str | None = None
+
+    def __post_init__(self) -> None:
+        # Here, because what code of others said is in many of them.
+        object.__setattr__(self, "message", printable(self.message))
 
     @property
     def code(self) -> str:

@@ -29,12 +29,17 @@ def recorder(**told: object) -> dict[str, object]:
     return {"backend": {"script": [[RESULT]], "repeat": True}, **told}
 
 
-@pytest.mark.parametrize("how", ["raise", "exit", "garbage"])
+@pytest.mark.parametrize("how", ["raise", "stop", "exit", "garbage"])
 async def test_a_failing_decision_on_a_response_ends_the_agent_before_anything_is_told(
     how: str,
 ) -> None:
     """This callback has no guard: its caller must not hear of a success nobody decided on."""
-    error = {"raise": "LookupError", "exit": "SystemExit", "garbage": "invalid_return"}[how]
+    error = {
+        "raise": "LookupError",
+        "stop": "StopIteration",
+        "exit": "SystemExit",
+        "garbage": "invalid_return",
+    }[how]
     async with living(RECORDER, options=recorder(handle_response=how)) as agent:
         ref = agent.submit("go")
         last = await agent.ended()
@@ -87,6 +92,7 @@ async def test_a_gate_that_does_not_let_a_prompt_run_fails_it(how: str, code: st
     ("how", "reason"),
     [
         ("raise", ExitReason("pre_run_crashed", "LookupError")),
+        ("stop", ExitReason("pre_run_crashed", "StopIteration")),
         ("exit", ExitReason("pre_run_crashed", "SystemExit")),
         ("garbage", ExitReason("pre_run_invalid")),
         ("fail", ExitReason("pre_run_failed", "told to")),

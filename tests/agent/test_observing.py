@@ -485,6 +485,22 @@ def test_a_log_line_is_one_line_whatever_is_in_it(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "x a=1 name='two words' evil='a\\nb\\x1b' empty=''\n"
 
 
+def test_what_python_raises_in_place_of_another_exception_is_told_as_that() -> None:
+    """And nothing else is: not what is only called alike, nor what others put around it."""
+
+    async def exhausted() -> None:
+        next(iter(()))
+
+    with pytest.raises(RuntimeError) as raised:
+        asyncio.run(exhausted())
+    own = RuntimeError("no more")
+    own.__cause__ = StopIteration()
+
+    assert log.class_of(raised.value) == "StopIteration"
+    assert log.class_of(own) == "RuntimeError"
+    assert log.class_of(RuntimeError("coroutine raised StopIteration")) == "RuntimeError"
+
+
 def test_an_error_of_ours_is_logged_with_the_code_of_its_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

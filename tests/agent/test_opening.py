@@ -255,6 +255,11 @@ async def refused(wanted: Any) -> StartError:
             "Recorder.init_agent raised LookupError",
         ),
         (
+            start(RECORDER, options={"init_agent": "stop"}),
+            "init_failed",
+            "Recorder.init_agent raised StopIteration",
+        ),
+        (
             start(RECORDER, options={"init_agent": "exit"}),
             "init_failed",
             "Recorder.init_agent raised SystemExit",
@@ -265,6 +270,11 @@ async def refused(wanted: Any) -> StartError:
             "returned str, not Started or Failed",
         ),
         (start(RECORDER, options={"init_agent": "fail"}), "init_agent_failed", "told to"),
+        (
+            start(RECORDER, options={"init_agent": "fail in lines"}),
+            "init_agent_failed",
+            r"declined: told\nto\x1b[31m",
+        ),
         (start("support.recorders:Careless"), "init_agent_failed", "a set: set cannot be sent"),
         (start("support.recorders:Uncopyable"), "state_not_copyable", "a lock raised TypeError"),
         (
@@ -294,7 +304,7 @@ async def test_a_start_that_fails_says_what_and_where_in_one_line(
 
     assert error.kind == kind
     assert said in error.message
-    assert "\n" not in error.message
+    assert error.message.isprintable()
     assert "secret" not in str(error)
 
 

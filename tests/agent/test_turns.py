@@ -352,6 +352,9 @@ class Odd:
     def nothing(self, _session: str) -> None:
         return None
 
+    def exhausted(self, _session: str) -> Streaming:
+        return next(iter(()))
+
     def plain(self, session: str) -> Streaming:
         def events() -> Iterator[Event]:
             try:
@@ -806,6 +809,12 @@ async def test_an_interrupted_turn_is_over_when_its_calls_in_other_threads_are()
     async with living(backend=ODD) as agent:
         assert await interrupted(agent, "outside") == "interrupted"
         assert Odd.ended == ["outside"]
+
+
+async def test_a_turn_that_finds_nothing_more_is_told_as_what_it_raised() -> None:
+    """Out of a coroutine comes something else, which says nothing of the code that is meant."""
+    async with living(backend=ODD) as agent:
+        assert await agent.run("exhausted") == Failed(TaskCrashed("StopIteration", ""))
 
 
 async def test_the_exit_of_a_turns_own_task_ends_the_turn_alone() -> None:

@@ -68,6 +68,8 @@ def test_a_reason_prints_as_one_line_whatever_is_in_it(
 ) -> None:
     """What a backend or a crash said goes into terminals, logs and one-line errors."""
     assert str(reason).isprintable()
+    if isinstance(reason, StartError):
+        assert reason.message.isprintable()
 
 
 @pytest.mark.parametrize("kind", get_args(Failure))

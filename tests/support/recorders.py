@@ -62,6 +62,8 @@ class Recorder(Agent[Trace]):
                 raise LookupError("a secret")
             case "exit":
                 sys.exit(3)
+            case "stop":
+                return next(iter(()))
             case "garbage":
                 return "garbage"
             case "halt":
@@ -70,6 +72,8 @@ class Recorder(Agent[Trace]):
                 return Skip(state.saw(name))
             case "fail":
                 return Failed("told to")
+            case "fail in lines":
+                return Failed("told\nto\x1b[31m")
             case str(prompt):
                 once = FrozenDict({key: v for key, v in state.told.items() if key != name})
                 return Prompt(prompt, replace(state.saw(name), told=once))
