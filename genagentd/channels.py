@@ -259,7 +259,7 @@ class Connection(_Looped):
         on_open: Callable[[], None],
         on_gone: Callable[[], None],
     ) -> None:
-        """Begin to connect. Nothing ever happens if nobody listens there: `probe` first.
+        """Begin to connect. If nobody listens there, that is the end of it.
 
         Raises:
             UsageError: the path is too long.
@@ -268,24 +268,28 @@ class Connection(_Looped):
         check_path(path)
         self._on_open = on_open
         self._on_gone = on_gone
+        self._reached = False
         self.open = False
         #: Who listens there, by the kernel's word; 0 while that is not known.
         self.listener_pid = 0
         super().__init__(
             Side.ONE,
             on_message,
-            News.CONNECTED | News.OPEN | News.ENDED,
+            News.CONNECTED | News.MISSED | News.OPEN | News.ENDED,
         )
         self._socket.connect(path)
 
     def _begun(self, event: Event) -> None:
         if event.kind == News.CONNECTED:
+            self._reached = True
             # If it is over by now, the descriptor may be closed, or be something else's.
             with contextlib.suppress(OSError):
                 self.listener_pid, _ = peer_of(event.fd)
-            return
-        self.open = True
-        self._on_open()
+        elif event.kind == News.OPEN:
+            self.open = True
+            self._on_open()
+        elif not self._reached:
+            self._on_gone()
 
     def _ended(self, event: Event) -> int:
         self.open = False

@@ -1,8 +1,7 @@
-"""A place where one peer finds us: there until it has come, and for nobody after it.
+"""A place where one process finds us, and nobody else does.
 
-Whoever knows the path can connect as long as the file is there; the file goes with
-the first word of the one that we wait for. Who came before that stays connected, and
-its messages are the listener's to judge.
+Whoever else comes is turned away by the kernel's word on who it is; once that one
+has said its first word, the file is gone, and nobody can come.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ BACKLOG = 16
 class Rendezvous(Bound):
     """Made inside a running loop; what arrives waits until that runs again."""
 
-    def __init__(self, path: str, on_message: OnMessage, on_gone: Callable[[bytes], None]) -> None:
-        """Be there at *path*.
+    def __init__(
+        self, path: str, on_message: OnMessage, on_gone: Callable[[bytes], None], pid: int
+    ) -> None:
+        """Be there at *path* for that process.
 
         Raises:
             UsageError: the path is too long.
             OSError: the directory, or what this process may open, does not allow it.
         """
         super().__init__(path, on_message, on_gone)
+        self._socket.hear_only(pid)
         try:
             self._entrance = Entrance(path, 0, BACKLOG)
             self.accept_from(self._entrance)

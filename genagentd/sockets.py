@@ -82,6 +82,8 @@ class News(enum.IntFlag):
 
     ACCEPTED = zmq.EVENT_ACCEPTED
     CONNECTED = zmq.EVENT_CONNECTED
+    #: Nobody listens where we wanted to connect to, or what we were connected to has ended.
+    MISSED = zmq.EVENT_CONNECT_RETRIED
     OPEN = zmq.EVENT_HANDSHAKE_SUCCEEDED
     ENDED = zmq.EVENT_DISCONNECTED
 
@@ -89,7 +91,7 @@ class News(enum.IntFlag):
 class Event(NamedTuple):
     """One of the `News`, of a connection by the listening socket of that name.
 
-    `fd` was the connection's descriptor at that moment; `OPEN` does not say it.
+    `fd` was the connection's descriptor at that moment; `OPEN` and `MISSED` do not say it.
     """
 
     kind: int
@@ -134,6 +136,10 @@ class Socket:
     def connect(self, path: str) -> None:
         """Begin to connect to whoever listens at *path*."""
         self._zmq.connect(f"ipc://{path}")
+
+    def hear_only(self, pid: int) -> None:
+        """Let in nobody but that process, by the kernel's word; before anybody is let in."""
+        self._zmq.set(zmq.IPC_FILTER_PID, pid)
 
     def accept_from(self, fd: int, name: str) -> None:
         """Let in whoever comes to the listening socket *fd*, which is ours from now on.

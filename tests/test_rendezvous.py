@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -25,7 +26,7 @@ class Place:
         self.path = path
         self.heard: list[Message] = []
         self.gone: list[bytes] = []
-        self.there = Rendezvous(path, self.heard.append, self.gone.append)
+        self.there = Rendezvous(path, self.heard.append, self.gone.append, os.getpid())
 
     async def meet(self, mouth: Mouth) -> bytes:
         """Hear a first word of *mouth*, be found no more, and return its route."""
@@ -64,17 +65,54 @@ async def test_after_it_nobody_finds_us(place: Place) -> None:
     mouth.connection.close()
 
 
-async def test_who_came_first_keeps_nobody_out(place: Place) -> None:
-    """One that connects and says nothing, or is not the one that we wait for."""
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.connect(place.path)
-        mouth = await Mouth(place.path).opened()
-        route = await place.meet(mouth)
-    silent.close()
+#: Connects, says when it has, and prints all that it hears.
+_STRANGER = """
+import socket, sys
+stranger = socket.socket(socket.AF_UNIX)
+stranger.connect(sys.argv[1])
+print(stranger.recv(64), flush=True)
+"""
+
+
+@pytest.mark.process
+async def test_another_process_is_turned_away_and_keeps_nobody_out(place: Place) -> None:
+    """It hears nothing, not even a greeting, and takes none of our descriptors."""
+    before = kernel.open_descriptors()
+    for _ in range(3):
+        said = subprocess.run(
+            [sys.executable, "-c", _STRANGER, place.path], capture_output=True, check=True
+        )
+        assert said.stdout == b"b''\n"
+    assert kernel.open_descriptors() == before
+
+    mouth = await Mouth(place.path).opened()
+    route = await place.meet(mouth)
 
     assert place.there.send(route, b"h", b"welcome")
     await until(lambda: mouth.bodies, "the answer came")
     assert place.gone == []
+    mouth.connection.close()
+
+
+async def test_where_nobody_listens_a_connection_ends_at_once(tmp_path: Path) -> None:
+    """Nobody has to wait for what cannot come."""
+    mouth = Mouth(str(tmp_path / "nobody"))
+
+    await until(lambda: mouth.news, "its end was told")
+    assert mouth.news == ["gone"]
+    assert mouth.connection.listener_pid == 0
+    mouth.connection.close()
+
+
+async def test_the_end_of_a_connection_is_told_once(place: Place) -> None:
+    """To ZeroMQ it is another miss, of a connection that it would try again."""
+    mouth = await Mouth(place.path).opened()
+    await place.meet(mouth)
+    place.there.close()
+
+    await until(lambda: "gone" in mouth.news, "its end was told")
+    await asyncio.sleep(0)
+    assert mouth.news == ["open", "gone"]
     mouth.connection.close()
 
 
@@ -93,17 +131,16 @@ async def test_where_nobody_can_be_found_nothing_stays_open(tmp_path: Path) -> N
     before = kernel.open_descriptors()
 
     with pytest.raises(FileNotFoundError):
-        Rendezvous(str(tmp_path / "missing" / "s"), lambda _message: None, lambda _route: None)
+        Rendezvous(str(tmp_path / "missing" / "s"), lambda _message: None, lambda _route: None, 1)
 
     await until(lambda: kernel.open_descriptors() <= before, "all came back")
 
 
 _WAITER = """
-import asyncio, sys
+import asyncio, os, sys
 from genagentd.rendezvous import Rendezvous
-from genagentd.sockets import News, Side, Socket
 async def wait():
-    there = Rendezvous(sys.argv[1], print, print)
+    there = Rendezvous(sys.argv[1], print, print, os.getppid())
     print("there", flush=True)
     await asyncio.to_thread(sys.stdin.read)
     there.close()

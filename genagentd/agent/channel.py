@@ -39,7 +39,7 @@ class Channel:
         self.lost = False
         #: Frames of strangers, and frames without a header that could be read.
         self.bad_frames = 0
-        self._rendezvous = Rendezvous(path, self._heard, self._gone)
+        self._rendezvous = Rendezvous(path, self._heard, self._gone, daemon_pid)
 
     def is_there(self) -> bool:
         """Whether the daemon finds us at the path."""

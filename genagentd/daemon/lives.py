@@ -222,15 +222,19 @@ class Life:
                 self._channel_ended,
             )
         except OSError as error:
-            self._channel_failed(f"no channel could be opened: {error}")
+            self._channel_failed(_exhausted(f"no channel could be opened: {error}"))
             return
         self._port = port
 
     def _place_of(self, watched: Watched) -> str:
         return self._around.places.agent_socket(watched.pid, watched.started_ticks)
 
-    def _channel_failed(self, why: str) -> None:
-        self._around.feed(inputs.ChannelFailed(self.incarnation, _exhausted(why)))
+    def _channel_failed(self, error: StartError) -> None:
+        self._around.feed(inputs.ChannelFailed(self.incarnation, error))
+
+    def _missed(self, watched: Watched, why: str) -> StartError:
+        message = f"the agent was to be found at {self._place_of(watched)}, and {why}"
+        return StartError(kind="bad_directory", message=message)
 
     def _open(self) -> None:
         assert self._port is not None
@@ -238,9 +242,10 @@ class Life:
         self._around.allowance.settled(self.incarnation)
         if self._drained:
             return
+        assert self._watched is not None
         listener = self._port.connection.listener_pid
         if listener != self._port.pid:
-            self._channel_failed(f"process {listener} is where the agent was to be found")
+            self._channel_failed(self._missed(self._watched, f"process {listener} listens there"))
             return
         self._greeted = True
         board = self._around.switchboard
@@ -255,7 +260,11 @@ class Life:
         board.say(self._port, hello)
 
     def _channel_ended(self) -> None:
-        self.drained(held=False)
+        if self._greeted:
+            self.drained(held=False)
+        elif self._watched is not None and self._watched.lives:
+            why = "nobody listens there: leave the files of the runtime directory where they are"
+            self._channel_failed(self._missed(self._watched, why))
 
     def drained(self, *, held: bool) -> None:
         """Everything it said has been read."""

@@ -183,7 +183,9 @@ class Starter:
             helper.waiting = None
 
     def close(self) -> None:
-        """End the helper and reap it."""
+        """End the helper and reap it; there is no launch any more."""
+        if self._helper is not None:
+            self._forget_waiting(self._helper)
         self._end_helper()
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -165,6 +166,40 @@ def test_who_waits_when_the_helper_dies_ends_with_it(daemon: PrivateDaemon, clie
     until(lambda: not kernel.stat(waiting), "it is gone", within_s=5)
     assert fleet.start(client, "b").pid != waiting
     until(lambda: _only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
+
+
+def test_an_agent_whose_file_was_removed_is_a_start_that_failed_and_says_why(
+    daemon: PrivateDaemon, client: Client, tmp_path: Path
+) -> None:
+    """Nobody waits for a start that cannot come, and no code of the agent's is blamed."""
+    fleet.start(client, "a")
+    (waiting,) = until(lambda: waiting_in(daemon), "one waits")
+    os.kill(waiting, signal.SIGSTOP)
+    failed: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            client.start_agent(None, name="b", backend="echo", cwd=str(tmp_path))
+        except StartFailed as error:
+            failed.append(error)
+
+    start = threading.Thread(target=begin)
+    start.start()
+    until(lambda: waiting_in(daemon) - {waiting}, "the next one waits: it has its order")
+    os.kill(daemon.pid, signal.SIGSTOP)
+    os.kill(waiting, signal.SIGCONT)
+    until(lambda: os.readlink(f"/proc/{waiting}/cwd") == str(tmp_path), "it said that it is ready")
+    (place,) = daemon.places.agents.glob(f"{waiting}-*")
+    place.unlink()
+    os.kill(daemon.pid, signal.SIGCONT)
+    start.join(60)
+
+    (error,) = failed
+    assert isinstance(error, StartFailed)
+    assert error.reason.kind == "bad_directory"
+    assert f"{place}, and nobody listens there" in error.reason.message
+    until(lambda: not kernel.stat(waiting), "it is killed and reaped", within_s=5)
+    assert fleet.start(client, "b").name == "b"
 
 
 def test_a_frozen_newborn_is_a_start_that_takes_too_long(
