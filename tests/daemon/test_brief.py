@@ -71,7 +71,8 @@ def test_what_nothing_stands_for_is_an_error() -> None:
 def test_a_row_is_short_and_what_is_short_is_whole(detail: Any, message: str) -> None:
     """However much an agent says of its end, a thousand rows are one message."""
     reason = brief.in_a_row(ExitReason("pre_run_failed", detail))
-    error = brief.error_in_a_row(StartError(kind="init_failed", message=message, detail=detail))
+    given = StartError(kind="init_failed", message=message, detail=detail)
+    error = brief.error_in_a_row(given)
     assert reason is not None
     assert error is not None
 
@@ -79,5 +80,5 @@ def test_a_row_is_short_and_what_is_short_is_whole(detail: Any, message: str) ->
 
     assert len(codec.encode(row)) < 3 * 4 * brief.ROW_CHARS + 1_000
     assert reason.text == "pre_run_failed"
-    assert error.message == message or len(message) > brief.ROW_CHARS
+    assert error.message == given.message or len(given.message) > brief.ROW_CHARS
     assert brief.in_a_row(reason) == reason
