@@ -33,6 +33,15 @@ from genagent_protocol.plain import FrozenDict, Plain
 Session: TypeAlias = Any
 
 
+def is_session(answer: object, before: Session) -> bool:
+    """Whether a callback returned the session that follows *before*.
+
+    It may be anything but a `Failed`, and None only where it was None before: any other
+    backend that gives None back has forgotten to return the session.
+    """
+    return not isinstance(answer, Failed) and (answer is not None or before is None)
+
+
 @dataclass(frozen=True, slots=True)
 class Streaming:
     """The answer of `prompt`: the events to come, and the session for the next turn.

@@ -26,9 +26,10 @@ from genagent_backends.base import (
     Session,
     Streaming,
     UpdatesSession,
+    is_session,
 )
 from genagent_backends.loop_process import GRACE_MS, LoopProcess
-from genagent_protocol.events import Event, text_or_none
+from genagent_protocol.events import Event, text_or_none, well_made
 from genagent_protocol.plain import Plain
 from genagent_protocol.reasons import (
     CHECKPOINT_FAILED,
@@ -117,7 +118,8 @@ async def rehearse(
     to a backend. After a refused checkpoint the session is the one from before.
 
     Raises:
-        TypeError: `update_session` returned no session.
+        TypeError: the stream yielded what `event()` did not make, or `update_session`
+            returned no session.
         BaseException: what the backend or its stream raised.
     """
     turn = turn or RehearsalTurn()
@@ -129,6 +131,8 @@ async def rehearse(
         done = Rehearsed(answer.session)
         async with contextlib.aclosing(events_of(answer)) as events:
             async for event in events:
+                if not well_made(event):
+                    raise TypeError("the stream yielded what `event()` did not make")
                 done.events.append(event)
                 if on_event is not None:
                     on_event(event)
@@ -160,13 +164,15 @@ async def events_of(streaming: Streaming) -> AsyncGenerator[Event, None]:
 async def _taught(backend: Backend, done: Rehearsed, turn: RehearsalTurn) -> Session:
     session, terminal = done.session, done.terminal
     if terminal is not None and terminal.kind == "result" and isinstance(backend, UpdatesSession):
-        session = await settled(backend.update_session(session, terminal.data))
-        if isinstance(session, Failed):
-            raise TypeError("update_session returned Failed, not a session")
+        answer = await settled(backend.update_session(session, terminal.data))
+        if not is_session(answer, session):
+            raise TypeError(f"update_session returned {type(answer).__name__}, not a session")
+        session = answer
     if turn.refusal is not None:
         return turn.session
     if turn.accepted is not None and isinstance(backend, Checkpoints):
-        session = await settled(backend.checkpoint_session(session, turn.accepted))
+        applied = await settled(backend.checkpoint_session(session, turn.accepted))
+        return applied if is_session(applied, session) else session
     return session
 
 
@@ -230,7 +236,7 @@ class RehearsalTurn:
             applied = await settled(backend.checkpoint_session(self.session, session_id))
         except Exception:  # noqa: BLE001  # an agent survives it, too, and refuses the checkpoint
             return CHECKPOINT_FAILED
-        if isinstance(applied, Failed):
+        if not is_session(applied, self.session):
             return CHECKPOINT_FAILED
         self.session = applied
         return None

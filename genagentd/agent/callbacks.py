@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
-from genagent_backends.base import Backend, Checkpoints, ResetsSession, Session
+from genagent_backends.base import Backend, Checkpoints, ResetsSession, Session, is_session
 from genagent_protocol.plain import NotPlain, Plain, encoded_size, freeze
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import AgentHandle, RequestRef
@@ -282,15 +282,6 @@ class Callbacks:
             why=f"{name} returned {kind_of(answer)}, in which something cannot be sent: "
             "show numbers, texts, bytes, lists and dicts of them",
         )
-
-
-def is_session(answer: object, before: Session) -> bool:
-    """Whether a backend returned the session that follows *before*.
-
-    It may be anything but a `Failed`, and None only where it was None before: any other
-    backend that gives None back has forgotten to return the session.
-    """
-    return not isinstance(answer, behaviour.Failed) and (answer is not None or before is None)
 
 
 def _returned(answer: object) -> str:

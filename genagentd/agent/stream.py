@@ -13,17 +13,25 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from genagent_backends.base import Backend, Failed, Session, Streaming, Turn, UpdatesSession
+from genagent_backends.base import (
+    Backend,
+    Failed,
+    Session,
+    Streaming,
+    Turn,
+    UpdatesSession,
+    is_session,
+)
 from genagent_backends.failures import reason_of
 from genagent_protocol import events, schema
 from genagent_protocol.bounds import LARGEST_OUTCOME_BYTES, Limits
 from genagent_protocol.events import Completed, Event, Outcome
-from genagent_protocol.plain import MAX_DEPTH, FrozenDict, deeper_than, encoded_size, freeze
+from genagent_protocol.plain import encoded_size, freeze
 from genagent_protocol.reasons import EventCaptureOverflow, Reason
 from genagent_protocol.turns.capture import Capture
 from genagentd.agent import forked, log
 from genagentd.agent.behaviour import AnyAgent
-from genagentd.agent.callbacks import is_session, overrides, plain, settled
+from genagentd.agent.callbacks import overrides, plain, settled
 from genagentd.agent.class_names import kind_of, module_of
 
 #: After so many events the turn's own loop gets a moment, whatever kind of stream they are of.
@@ -191,15 +199,9 @@ async def _close(stream: Any) -> None:
 def _stamped(said: object, at_ms: int) -> Event:
     if not isinstance(said, Event):
         raise TypeError(f"the stream yielded {type(said).__name__}, not an Event")
-    kind: object = said.kind
-    data: object = said.data
-    if (
-        not isinstance(kind, str)
-        or not isinstance(data, FrozenDict)
-        or deeper_than(data, MAX_DEPTH)
-    ):
+    if not events.well_made(said):
         raise TypeError("the stream yielded an Event that `event()` did not make")
-    return Event(kind, data, at_ms)
+    return Event(said.kind, said.data, at_ms)
 
 
 async def _taught(backend: Backend, session: Session, outcome: Outcome) -> Session:

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from genagent_protocol import failed
-from genagent_protocol.plain import EMPTY, FrozenDict, Plain, encoded_size, freeze
+from genagent_protocol.plain import (
+    EMPTY,
+    MAX_DEPTH,
+    FrozenDict,
+    Plain,
+    deeper_than,
+    encoded_size,
+    freeze,
+)
 from genagent_protocol.reasons import Failure
 
 #: The kinds this product gives a meaning to; a backend may use others of its own.
@@ -54,6 +62,20 @@ def event(
     frozen = freeze({**(data or {}), **more})
     assert isinstance(frozen, FrozenDict)
     return Event(kind, frozen, at_ms)
+
+
+def well_made(said: object) -> TypeGuard[Event]:
+    """Return whether *said* is an event as `event()` makes it, which no other need be.
+
+    This does not look into the data for what is not plain.
+    """
+    if not isinstance(said, Event):
+        return False
+    kind: object = said.kind
+    data: object = said.data
+    return (
+        isinstance(kind, str) and isinstance(data, FrozenDict) and not deeper_than(data, MAX_DEPTH)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genagent_backends.base import Failed as BackendFailed
-from genagent_backends.base import Streaming
+from genagent_backends.base import Streaming, is_session
 from genagent_protocol import envelopes, requests
 from genagent_protocol.answers import AgentAnswer, InterruptAnswer, Ok, Refused
 from genagent_protocol.bounds import Limits
@@ -27,7 +27,6 @@ from genagent_protocol.reasons import (
     Reason,
     TaskCrashed,
 )
-from genagentd.agent.callbacks import is_session
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.stream import BREATH, Work, perform
 from genagentd.agent.turn import CheckpointCall, Turns
