@@ -12,9 +12,11 @@ other hooks to have failures and interruptions tried as well.
 from __future__ import annotations
 
 import asyncio
+import threading
 import unittest
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
 
 from genagent_backends.base import (
     Backend,
@@ -25,10 +27,11 @@ from genagent_backends.base import (
     Session,
     Streaming,
     UpdatesSession,
+    is_session,
 )
 from genagent_backends.inside import inside
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse, settled
-from genagent_protocol.events import Event
+from genagent_protocol.events import Event, well_made
 from genagent_protocol.plain import FrozenDict, freeze
 
 #: How long an interrupted turn may take to end; the agent's own grace is as long.
@@ -38,6 +41,8 @@ CLOSING_S = 1.0
 #: What never ended. It is kept, since Python closes what is not, in the middle of another test.
 LEFT_BEHIND: list[asyncio.Task[object]] = []
 
+T = TypeVar("T")
+
 
 @asynccontextmanager
 async def _nothing() -> AsyncIterator[None]:
@@ -45,7 +50,11 @@ async def _nothing() -> AsyncIterator[None]:
 
 
 class BackendConformance:
-    """The tests. Override the hooks; an inherited test needs no change."""
+    """The tests. Override the hooks; an inherited test needs no change.
+
+    As in an agent, a turn has an event loop of its own: `prompt`, the stream and
+    `update_session` run there, in another thread, and all else where `around` is.
+    """
 
     #: The prompt of every turn. It must not show in the printed session.
     prompt = "conformance-ping"
@@ -69,7 +78,7 @@ class BackendConformance:
         return None
 
     def slow_options(self) -> Mapping[str, object] | None:
-        """Return options under which a turn says something and then nothing more, or None."""
+        """Return options under which every turn says something and then no more, or None."""
         return None
 
     def around(self) -> AbstractAsyncContextManager[object]:
@@ -84,14 +93,20 @@ class BackendConformance:
         async def check() -> None:
             backend, session = await self._started(self.options())
             turn = self._new_turn()
-            turn.begin(backend, session)
-            answer: Streaming | Failed = await settled(backend.prompt(session, self.prompt, turn))
-            assert isinstance(answer, Streaming), answer
-            events = [event async for event in events_of(answer)]
-            await settled(backend.terminate_session(answer.session))
+
+            async def spoken() -> tuple[Session, list[Event]]:
+                turn.begin(backend, session)
+                answer: Streaming | Failed = await settled(
+                    backend.prompt(session, self.prompt, turn)
+                )
+                assert isinstance(answer, Streaming), answer
+                return answer.session, [event async for event in events_of(answer)]
+
+            last, events = await self._thread.run(spoken())
+            await settled(backend.terminate_session(last))
 
             assert turn.refusal is None, turn.refusal
-            assert all(isinstance(event, Event) for event in events)
+            assert all(well_made(event) for event in events), "event() makes events"
             assert [event.kind for event in events if event.terminal] == ["result"], events
             assert events[-1].kind == "result"
             assert Rehearsed(session, events).text
@@ -127,9 +142,15 @@ class BackendConformance:
                 raise unittest.SkipTest("this backend has no update_session")
             assert done.terminal is not None
             data = done.terminal.data
-            once = await settled(backend.update_session(done.session, data))
+
+            async def fold(session: Session) -> Session:
+                assert isinstance(backend, UpdatesSession)
+                return await settled(backend.update_session(session, data))
+
+            once = await self._thread.run(fold(done.session))
+            assert is_session(once, done.session), once
             held = inside(once)
-            assert inside(await settled(backend.update_session(once, data))) == held, once
+            assert inside(await self._thread.run(fold(once))) == held, once
 
         self._after_a_turn(check)
 
@@ -185,18 +206,19 @@ class BackendConformance:
         async def check() -> None:
             options = self._or_skip(self.slow_options(), "slow_options")
             backend, session = await self._started(options)
-            turn = self._new_turn()
-            said = asyncio.Event()
-            running = asyncio.create_task(
-                rehearse(backend, session, self.prompt, turn, on_event=lambda _event: said.set())
-            )
-            await asyncio.wait_for(said.wait(), INTERRUPT_GRACE_S)
-            running.cancel()
-            _, late = await asyncio.wait({running}, timeout=INTERRUPT_GRACE_S)
+            session = await self._thread.run(self._interrupted(backend, session))
+            await settled(backend.terminate_session(session))
 
-            assert not late, "the turn outlived the grace of its interruption"
-            assert running.cancelled()
-            assert all(process.returncode is not None for process in turn.processes)
+        self._run(check)
+
+    def test_a_turn_begins_after_an_interrupted_one(self) -> None:
+        """What an interrupted turn has begun must not stand in the way of every later one."""
+
+        async def check() -> None:
+            options = self._or_skip(self.slow_options(), "slow_options")
+            backend, session = await self._started(options)
+            for _ in range(2):
+                session = await self._thread.run(self._interrupted(backend, session))
             await settled(backend.terminate_session(session))
 
         self._run(check)
@@ -215,7 +237,7 @@ class BackendConformance:
             session = await settled(fresh.resume_session(wanted, options))
             assert not isinstance(session, Failed), session
             again = await self._turn(fresh, session)
-            assert again.session_id == wanted
+            assert not self.names_sessions or again.session_id == wanted, again.session_id
             await settled(fresh.terminate_session(again.session))
 
         self._after_a_turn(check)
@@ -228,6 +250,7 @@ class BackendConformance:
                 raise unittest.SkipTest("this backend has no checkpoints")
             session_id = done.session_id or "conformance-session"
             once = await settled(backend.checkpoint_session(done.session, session_id))
+            assert is_session(once, done.session), once
             held = inside(once)
             assert inside(await settled(backend.checkpoint_session(once, session_id))) == held, once
 
@@ -240,7 +263,7 @@ class BackendConformance:
             if not isinstance(backend, ResetsSession):
                 raise unittest.SkipTest("this backend cannot reset")
             session = await settled(backend.reset_session(done.session))
-            assert not isinstance(session, Failed), session
+            assert is_session(session, done.session), session
             again = await self._turn(backend, session)
             assert again.terminal is not None
             assert again.terminal.kind == "result", again.terminal
@@ -258,15 +281,19 @@ class BackendConformance:
                     await check()
                 finally:
                     for turn in self._turns:
-                        await turn.end_session()
+                        await self._thread.run(turn.end_session())
 
-        _run_within(self.patience_s, surrounded())
+        self._thread = _TurnThread()
+        try:
+            _run_within(self.patience_s, surrounded())
+        finally:
+            self._thread.close()
 
     def _after_a_turn(self, check: Callable[[Backend, Rehearsed], Awaitable[None]]) -> None:
         async def run() -> None:
             backend, session = await self._started(self.options())
             turn = self._new_turn()
-            done = await rehearse(backend, session, self.prompt, turn)
+            done = await self._thread.run(rehearse(backend, session, self.prompt, turn))
             assert done.terminal is not None, done
             assert done.terminal.kind == "result", done.terminal
             assert done.checkpoint_refused is None, done.checkpoint_refused
@@ -290,15 +317,58 @@ class BackendConformance:
 
     async def _turn(self, backend: Backend, session: Session) -> Rehearsed:
         turn = self._new_turn()
-        done = await rehearse(backend, session, self.prompt, turn)
+        done = await self._thread.run(rehearse(backend, session, self.prompt, turn))
         assert done.refused is None, done.refused
         assert done.checkpoint_refused is None, done.checkpoint_refused
         return done
+
+    async def _interrupted(self, backend: Backend, session: Session) -> Session:
+        """Interrupt a turn once it has said something, and return the session after it."""
+        turn = self._new_turn()
+        events: list[Event] = []
+        said = asyncio.Event()
+
+        def hear(event: Event) -> None:
+            events.append(event)
+            said.set()
+
+        running = asyncio.create_task(rehearse(backend, session, self.prompt, turn, on_event=hear))
+        running.add_done_callback(lambda _running: said.set())
+        await asyncio.wait_for(said.wait(), INTERRUPT_GRACE_S)
+        assert not running.done(), f"the turn ended too early: {running.result()}"
+        assert not events[0].terminal, events
+        running.cancel()
+        _, late = await asyncio.wait({running}, timeout=INTERRUPT_GRACE_S)
+
+        assert not late, "the turn outlived the grace of its interruption"
+        assert running.cancelled()
+        assert all(process.returncode is not None for process in turn.processes)
+        return turn.session
 
     def _or_skip(self, options: Mapping[str, object] | None, hook: str) -> Mapping[str, object]:
         if options is None:
             raise unittest.SkipTest(f"the hook {hook} gives no options")
         return options
+
+
+class _TurnThread:
+    """A thread with an event loop, as an agent has one for its turns."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="turn", daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Coroutine[object, object, T]) -> T:
+        """Return what *work* returns there; cancelling this cancels it."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self) -> None:
+        """Leave behind what does not end."""
+        asyncio.run_coroutine_threadsafe(_let_go(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def _run_within(patience_s: float, main: Coroutine[object, object, None]) -> None:

@@ -1,5 +1,6 @@
 """A provider's process on the running event loop: the contract's `Process`, plainly.
 
+That loop reaps it, and has to run; the methods may be awaited from another one, too.
 Made for rehearsals (`rehearsal.py`) and for reading how a process is begun, read
 and ended. It ends the process's group, not what left it for a session of its own:
 that is swept up by the agent, which is a subreaper.
@@ -54,7 +55,8 @@ class LoopProcess:
         )
         self._stdin, self._stdout, self._stderr = _descriptors(self._process)
         self._stderr_tail = b""
-        self._exited = asyncio.Event()
+        self._exited = False
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._loop.add_reader(self._stderr, self._drain)
         self._pidfd = os.pidfd_open(self.pid)
         self._loop.add_reader(self._pidfd, self._reap)
@@ -87,7 +89,10 @@ class LoopProcess:
         # What it printed before it ended must be in the tail by the time `wait` returns.
         for _ in range(MAX_READS_AT_EXIT):
             self._drain()
-        self._exited.set()
+        self._exited = True
+        waiters, self._waiters = self._waiters, []
+        for loop, future in waiters:
+            loop.call_soon_threadsafe(_wake, future)
 
     async def write(self, data: bytes) -> None:
         """Write all of *data*, or as much as the process wants before it closes the pipe."""
@@ -96,26 +101,38 @@ class LoopProcess:
             try:
                 rest = rest[os.write(self._stdin, rest) :]
             except BlockingIOError:
-                await _ready(self._stdin, self._loop.add_writer, self._loop.remove_writer)
+                loop = asyncio.get_running_loop()
+                await _ready(self._stdin, loop.add_writer, loop.remove_writer)
             except BrokenPipeError:
                 return
 
     async def close_stdin(self) -> None:
         """Close standard input; twice is fine."""
         if self._stdin is not None and self._process.stdin is not None:
-            self._loop.remove_writer(self._stdin)
+            asyncio.get_running_loop().remove_writer(self._stdin)
             self._stdin = None
             self._process.stdin.close()
 
     async def read(self, limit_bytes: int = 65_536) -> bytes:
         """Return the next bytes of standard output; empty at its end."""
         while (data := _read(self._stdout, limit_bytes)) is None:
-            await _ready(self._stdout, self._loop.add_reader, self._loop.remove_reader)
+            loop = asyncio.get_running_loop()
+            await _ready(self._stdout, loop.add_reader, loop.remove_reader)
         return data
 
     async def wait(self) -> int:
         """Return the exit code once the process has ended."""
-        await self._exited.wait()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        waiter = loop, ended
+        self._waiters.append(waiter)
+        try:
+            # Asked after it was appended: another thread may be waking the waiters just now.
+            if not self._exited:
+                await ended
+        finally:
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
         assert self._process.returncode is not None
         return self._process.returncode
 
@@ -139,10 +156,13 @@ class LoopProcess:
 
     async def _exit_in_grace(self) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._exited.wait(), self._grace_s)
+            await asyncio.wait_for(self.wait(), self._grace_s)
 
     async def close(self) -> None:
-        """End the process and close its pipes: nothing more can be read."""
+        """End the process and close its pipes, in the loop in which it was begun.
+
+        Nothing more can be read.
+        """
         await self.end()
         await self.close_stdin()
         self._loop.remove_reader(self._stdout)
@@ -170,13 +190,18 @@ def _read(descriptor: int, limit_bytes: int) -> bytes | None:
         return None
 
 
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 async def _ready(
     descriptor: int,
     watch: Callable[[int, Callable[[], None]], None],
     unwatch: Callable[[int], bool],
 ) -> None:
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    watch(descriptor, lambda: None if ready.done() else ready.set_result(None))
+    watch(descriptor, lambda: _wake(ready))
     try:
         await ready
     finally:

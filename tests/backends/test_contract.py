@@ -43,7 +43,7 @@ class TestScripted(BackendConformance):
         return {"script": [[{"kind": "text", "text": "a"}, {"kind": "error", "reason": "r"}]]}
 
     def slow_options(self) -> Mapping[str, object]:
-        return {"script": [[{"spawn": "child"}, {"hang": "idle"}]]}
+        return {"script": [[{"spawn": "child"}, {"hang": "idle"}]], "repeat": True}
 
 
 class ProgramConformance(BackendConformance):
@@ -96,9 +96,8 @@ class TestClaudeDuplex(TestClaude):
         return {**self.stub.options, "mode": "duplex"}
 
     def slow_options(self) -> Mapping[str, object]:
-        self.stub.plays(
-            [{"hear": True}, self.begin, {"until": "interrupt"}, self.fail, {"hear": True}]
-        )
+        once: list[Step] = [{"hear": True}, self.begin, {"until": "interrupt"}, self.fail]
+        self.stub.plays([*once, *once, {"hear": True}])
         return {**self.stub.options, "mode": "duplex"}
 
 

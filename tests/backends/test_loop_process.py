@@ -51,6 +51,23 @@ async def test_what_was_written_can_be_read_while_it_is_written(started: Started
     assert await process.wait() == 0
 
 
+async def test_another_loop_may_write_read_and_end_it(started: Started) -> None:
+    """A session ends in another loop than its turns had."""
+    process = started.sh("read line; echo heard $line; exec sleep 100")
+
+    async def elsewhere() -> tuple[bytes, int]:
+        await process.write(b"you\n")
+        await process.close_stdin()
+        return await process.read(), await process.end()
+
+    waiting = asyncio.create_task(process.wait())
+    await asyncio.sleep(0)
+    said, ended = await asyncio.to_thread(asyncio.run, elsewhere())
+
+    assert said == b"heard you\n"
+    assert (ended, await waiting) == (-signal.SIGINT, -signal.SIGINT)
+
+
 async def test_a_peer_that_does_not_listen_is_no_error(started: Started) -> None:
     """It may know enough, or be dead."""
     process = started.sh("exec <&-; echo done")
