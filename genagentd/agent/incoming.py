@@ -103,7 +103,8 @@ def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
 
     Raises:
         UnknownMessage: it is of a type that its sender does not say to agents.
-        MalformedMessage: it is not what its type says.
+        MalformedMessage: it is not what its type says, or it would have this agent run a
+            request that is another's.
         RemoteWireError: it is no envelope, or more than one, or it is news of a
             request that its sender did not handle.
     """
@@ -113,7 +114,21 @@ def opened(header: Header, body: bytes) -> FromDaemon | FromOthers:
         raise RemoteWireError(f"a message for an agent holds one envelope, not {len(found)}")
     if header.sender != DAEMON and not _may_say(header.sender, found[0]):
         raise RemoteWireError(f"{header.sender} speaks for another agent")
+    _refuse_astray(header, found[0])
     return found[0]
+
+
+def _refuse_astray(header: Header, said: FromDaemon | FromOthers) -> None:
+    # Nobody would believe what this agent says of such a request, its admission included.
+    match said:
+        case envelopes.Submit(ref=ref):
+            tag, call = "submit", None
+        case envelopes.Call(call=call, request=requests.Ask(ref=ref) | requests.Tell(ref=ref)):
+            tag = "call"
+        case _:
+            return
+    if ref.incarnation.text != header.to:
+        raise codec.MalformedMessage(f"the ref is of a request to {ref.incarnation}", tag, call)
 
 
 def _may_say(sender: str, said: FromDaemon | FromOthers) -> bool:

@@ -13,7 +13,7 @@ from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.events import Failed, event
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import INTERRUPTED, NORMAL, SHUTDOWN
-from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.turns import inputs
 from genagentd.agent import incoming
 from genagentd.agent.incoming import (
@@ -149,6 +149,35 @@ def test_nobody_tells_news_of_a_request_but_who_handles_it(news: object, sender:
         heard(news, sender)
 
     assert heard(news, REF.incarnation.text)
+
+
+ASTRAY = RequestRef.mint(Incarnation(INCARNATION.boot, 99), bytes(16))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "call"),
+    [
+        (envelopes.Submit(ref=ASTRAY, prompt="p", recipient=CLIENT), None),
+        (envelopes.Call(call=4, request=requests.Ask(ref=ASTRAY, prompt="p")), 4),
+        (envelopes.Call(call=4, request=requests.Tell(ref=ASTRAY, prompt="p")), 4),
+    ],
+)
+def test_an_agent_takes_no_request_that_is_another_agents(envelope: Any, call: int | None) -> None:
+    """Whoever hears of one believes only the agent that its ref names."""
+    with pytest.raises(codec.MalformedMessage, match="the ref is of a request to") as malformed:
+        heard(envelope)
+
+    owed = incoming.owed_for_malformed(
+        Header(schema.tag_of(type(envelope)), "", CLIENT.text), malformed.value
+    )
+    refused = envelopes.Reply(call=4, answer=Refused(MALFORMED_REQUEST))
+    assert owed == (None if call is None else refused)
+
+
+@pytest.mark.parametrize("asked", [requests.Poll, requests.CancelRequest])
+def test_an_agent_is_asked_of_any_request(asked: Any) -> None:
+    """It knows none but its own, and says so."""
+    assert heard(envelopes.Call(call=4, request=asked(ref=ASTRAY)))
 
 
 def test_a_message_for_an_agent_holds_one_envelope() -> None:

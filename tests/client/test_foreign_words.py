@@ -25,7 +25,8 @@ from genagent_protocol.events import Failed, event
 from genagent_protocol.header import DAEMON, Header, encode_header
 from genagent_protocol.reasons import INTERRUPTED, NORMAL, Reason
 from genagent_protocol.refs import MailboxAddress, MonitorRef, RequestRef
-from genagent_protocol.requests import ListAgents, Poll
+from genagent_protocol.requests import GetStatus, ListAgents, Poll
+from genagentd.client.boxes import anything
 from support.peer import BOOT, OWN, Peer, a_ref, handle
 
 AGENT = handle(1)
@@ -69,10 +70,27 @@ def test_an_agent_cannot_speak_about_the_requests_of_another(number: int) -> Non
     message = news(a_ref(incarnation=1))[number]
 
     says(peer, OTHER.incarnation.text, message)
-    says(peer, OTHER.incarnation.text, *news(a_ref(incarnation=2)), message, kind="batch")
 
     assert len(peer.talk.own) == 0
-    assert peer.talk.bad_frames == 2
+    assert peer.talk.bad_frames == 1
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_what_nobody_believes_is_dropped_alone(number: int) -> None:
+    """What several clients have made one agent say leaves it in one body: theirs, and an answer."""
+    peer = Peer()
+    asked = peer.talk.call("status", OTHER.incarnation, GetStatus())
+    answer = Reply(call=asked.number, answer=Ok())
+    foreign = news(a_ref(incarnation=1))[number]
+    own = news(a_ref(incarnation=2))
+
+    says(peer, OTHER.incarnation.text, own[0], foreign, answer, *own[1:], kind="batch")
+
+    assert asked.value() == Ok()
+    heard = [peer.talk.own.expect(anything, "receive").value() for _ in own]
+    assert heard == own
+    assert len(peer.talk.own) == 0
+    assert peer.talk.bad_frames == 1
 
 
 @pytest.mark.parametrize(
