@@ -4,9 +4,10 @@ Whatever a turn raises, SystemExit included, ends that turn and not the thread, 
 neither does a turn that stops the loop. A turn has ended when its code has: its tasks,
 cancelled at its end, the calls it made in other threads with `asyncio.to_thread` or
 `run_in_executor`, and the clean-up of asynchronous generators that nobody holds any more.
+Timers that it left are cancelled.
 
-This does not wait for threads that a turn started by other means, nor close a
-generator that somebody still holds: it may be the session's.
+This does not wait for threads that a turn started by other means, nor close a generator,
+a connection or a server that somebody still holds: it may be the session's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 from genagentd.agent import forked, log
@@ -35,12 +38,16 @@ del _closing
 
 
 class TurnLoop(asyncio.SelectorEventLoop):
-    """An event loop that knows which calls in other threads are still under way."""
+    """An event loop that knows its timers, and which calls in other threads are under way."""
 
     def __init__(self) -> None:
         super().__init__(forked.Selector())
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._outside: set[concurrent.futures.Future[Any]] = set()
+        #: By their identity: timers for the same moment are equal, and each is one.
+        self._timers: weakref.WeakValueDictionary[int, asyncio.TimerHandle] = (
+            weakref.WeakValueDictionary()
+        )
         #: Whether it was stopped by us; whoever else stops it only interrupts it.
         self.over = False
 
@@ -54,6 +61,23 @@ class TurnLoop(asyncio.SelectorEventLoop):
         self._outside.add(call)
         call.add_done_callback(self._outside.discard)
         return asyncio.wrap_future(call, loop=self)
+
+    def call_at(  # type: ignore[override]  # typeshed spells it with variadic generics
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call *callback* at that moment, and remember it until then; `call_later` does so, too."""
+        timer = super().call_at(when, callback, *args, context=context)
+        self._timers[id(timer)] = timer
+        return timer
+
+    def _cancel_timers(self) -> None:
+        for timer in list(self._timers.values()):
+            timer.cancel()
+        self._timers.clear()
 
     def _default_pool(self) -> concurrent.futures.ThreadPoolExecutor:
         if self._pool is None:
@@ -74,6 +98,8 @@ class TurnLoop(asyncio.SelectorEventLoop):
     async def end_strays(self) -> None:
         """Cancel every other task and return when all of them, and all calls outside, are over.
 
+        Timers are cancelled when nothing is left that could wait for one.
+
         Each is told once, and the closing of a generator is not, so that no clean-up is cut
         off. Whoever cancels the task that waits here (a task may do so as it ends) changes
         nothing about that.
@@ -82,10 +108,12 @@ class TurnLoop(asyncio.SelectorEventLoop):
         while True:
             with contextlib.suppress(asyncio.CancelledError):
                 if not self._left():
+                    self._cancel_timers()
                     # What was handed to the loop just now, by a thread that ended or for a
                     # generator that was let go of, is a task only after the loop's next turn.
                     await asyncio.sleep(0)
                     if not self._left():
+                        self._cancel_timers()
                         return
                 if others := self._others():
                     for task in others - told:

@@ -331,9 +331,13 @@ class Odd:
     #: Set by an eager stream when it has begun, and by a test when it may go on.
     begun: threading.Event
     may_go_on: threading.Event
+    #: What a turn left to ring later.
+    timers: list[asyncio.TimerHandle]
+    #: A task that waits for what nobody else knows is lost without this.
+    tasks: list[asyncio.Task[Any]]
 
     def __init__(self) -> None:
-        Odd.ended = []
+        Odd.ended, Odd.tasks = [], []
         Odd.begun, Odd.may_go_on = threading.Event(), threading.Event()
 
     def start_session(self, _options: FrozenDict) -> str:
@@ -397,7 +401,7 @@ class Odd:
                 Odd.ended.append("stray")
 
         async def events() -> Any:
-            tasks = [asyncio.create_task(linger())]
+            tasks = Odd.tasks = [asyncio.create_task(linger())]
             await asyncio.sleep(0)
             yield event("result", text=str(len(tasks)))
 
@@ -434,7 +438,10 @@ class Odd:
         async def events() -> Any:
             turn = asyncio.current_task()
             assert turn is not None
-            tasks = [asyncio.create_task(linger()), asyncio.create_task(asyncio.Event().wait())]
+            tasks = Odd.tasks = [
+                asyncio.create_task(linger()),
+                asyncio.create_task(asyncio.Event().wait()),
+            ]
             tasks[1].add_done_callback(lambda _: turn.cancel())
             await asyncio.sleep(0)
             yield event("result", text="done")
@@ -482,8 +489,37 @@ class Odd:
 
         async def events() -> Any:
             loop = asyncio.get_running_loop()
-            tasks = [asyncio.create_task(linger()), asyncio.create_task(late())]
+            tasks = Odd.tasks = [asyncio.create_task(linger()), asyncio.create_task(late())]
             loop.run_in_executor(None, outside, loop)
+            await asyncio.sleep(0)
+            yield event("result", text=str(len(tasks)))
+
+        return Streaming(events(), session)
+
+    def timed(self, session: str) -> Streaming:
+        async def events() -> Any:
+            loop = asyncio.get_running_loop()
+            moment = loop.time() + 3_600
+            # Two that are equal, one that is over, and one that rings as the turn ends.
+            Odd.timers = [loop.call_at(moment, loop.stop) for _ in "12"]
+            rung = asyncio.Event()
+            loop.call_later(0, rung.set)
+            await rung.wait()
+            Odd.timers.append(loop.call_later(0, loop.stop))
+            yield event("result", text="done")
+
+        return Streaming(events(), session)
+
+    def cleaning(self, session: str) -> Streaming:
+        async def linger() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.001)
+                Odd.ended.append("cleaned")
+
+        async def events() -> Any:
+            tasks = Odd.tasks = [asyncio.create_task(linger())]
             await asyncio.sleep(0)
             yield event("result", text=str(len(tasks)))
 
@@ -733,6 +769,8 @@ class Strays:
         self.running = 0
         #: A task that waits for what nobody else knows is lost without this.
         self.tasks: list[asyncio.Task[None] | None] = []
+        self.timers: list[asyncio.TimerHandle] = []
+        self.rung: set[int] = set()
 
     async def end(self, chains: list[list[str]]) -> None:
         """Begin them, wait as a turn does, and see that nothing is left."""
@@ -742,6 +780,17 @@ class Strays:
         await self.loop.end_strays()
         assert asyncio.all_tasks() == {self.waiting}
         assert self.running == 0
+        # What neither has rung nor is cancelled may still ring.
+        assert all(timer.cancelled() for timer in self.timers if id(timer) not in self.rung)
+
+    def set_timer(self, delay_s: float, chain: list[str]) -> None:
+        place = len(self.timers)
+
+        def ring() -> None:
+            self.rung.add(id(self.timers[place]))
+            self.tasks.append(self.loop.create_task(self.stray(chain)))
+
+        self.timers.append(self.loop.call_later(delay_s, ring))
 
     async def stray(self, chain: list[str]) -> None:
         self.running += 1
@@ -774,6 +823,14 @@ class Strays:
                     self.tasks.append(self.loop.create_task(self.stray(chain[number:])))
                 case "lets go":
                     await anext(self._generator(chain[number:]))
+                case "rings":
+                    self.set_timer(0, chain[number:])
+                case "would ring":
+                    self.set_timer(3_600, chain[number:])
+                    continue
+                case "sleeps":
+                    await asyncio.sleep(0.0001)
+                    continue
                 case "calls":
                     self.loop.run_in_executor(None, self._outside, chain[number:])
             break
@@ -782,13 +839,19 @@ class Strays:
 
 @given(
     st.lists(
-        st.lists(st.sampled_from(["cancels", "begins", "lets go", "calls"]), max_size=4), max_size=4
+        st.lists(
+            st.sampled_from(
+                ["cancels", "begins", "lets go", "calls", "rings", "would ring", "sleeps"]
+            ),
+            max_size=4,
+        ),
+        max_size=4,
     )
 )
 def test_nothing_of_a_turn_is_left_whatever_its_strays_do_as_they_end(
     chains: list[list[str]],
 ) -> None:
-    """A turn is over when its tasks, its calls and its generators are, in whatever order."""
+    """A turn is over when tasks, calls, generators and timers are, in whatever order."""
     loop = TurnLoop()
     try:
         loop.run_until_complete(Strays(loop).end(chains))
@@ -808,6 +871,21 @@ async def test_an_interrupted_turn_is_over_when_its_calls_in_other_threads_are()
     async with living(backend=ODD) as agent:
         assert await interrupted(agent, "outside") == "interrupted"
         assert Odd.ended == ["outside"]
+
+
+async def test_a_timer_that_a_turn_left_does_not_ring() -> None:
+    """It would begin tasks and processes in an agent that has said that nothing runs."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("timed") == "done"
+        assert [timer.cancelled() for timer in Odd.timers] == [True, True, True]
+        assert await agent.answered("after") == "done"
+
+
+async def test_the_clean_up_of_a_turn_may_take_its_time() -> None:
+    """What it sleeps on is a timer, too."""
+    async with living(backend=ODD) as agent:
+        assert await agent.answered("cleaning") == "1"
+        assert Odd.ended == ["cleaned"]
 
 
 async def test_a_turn_that_finds_nothing_more_is_told_as_what_it_raised() -> None:
