@@ -288,7 +288,10 @@ class Talker(Agent[Talk]):
                 response = await peers.ask(target, prompt, timeout_ms=20_000)
                 return f"answer {response.text}"
             case ("ask_soon", target, str(prompt)):
-                await peers.ask(target, prompt, timeout_ms=10)
+                # Of a call by name the lookup takes a part of the time, on a busy machine all.
+                handle = await peers.whereis(target)
+                assert handle is not None
+                await peers.ask(handle, prompt, timeout_ms=10)
             case ("notify", target, what):
                 peers.notify(target, what)
                 return "notified"
