@@ -10,8 +10,10 @@ never changed.
 from __future__ import annotations
 
 import contextlib
+import grp
 import hashlib
 import os
+import pwd
 import re
 import shlex
 import socket
@@ -276,9 +278,29 @@ def _is_open(found: os.stat_result) -> bool:
     """Whether others may rename or remove what is not theirs in that directory."""
     if found.st_mode & stat.S_ISVTX:
         return False
-    # A group that is ours alone, as many systems give to every user, is no stranger.
-    stranger = found.st_gid not in (0, os.getgid())
-    return bool(found.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if stranger else 0)))
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_ours_alone(found.st_gid)
+
+
+def _is_ours_alone(group: int) -> bool:
+    """Whether nobody but us and root is in that group.
+
+    Many systems give every user a group of the same name, and nobody else has it as a first
+    one. Of any other group only a list of all users could say that, which can be long, or not
+    to be had. Who has no name, as in a container, has a number for it.
+    """
+    if group == 0:
+        return True
+    if group != os.getgid():
+        return False
+    name, group_name, members = str(os.getuid()), str(group), set[str]()
+    with contextlib.suppress(KeyError):
+        name = pwd.getpwuid(os.getuid()).pw_name
+    with contextlib.suppress(KeyError):
+        entry = grp.getgrgid(group)
+        group_name, members = entry.gr_name, set(entry.gr_mem)
+    return group_name == name and members <= {name}
 
 
 def open_log(path: Path) -> int:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
@@ -14,7 +17,7 @@ from genagent_protocol.codec import name_key
 from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
-from genagentd import kernel
+from genagentd import kernel, paths
 from genagentd.paths import Places, directory_name, make_private, places, socket_in
 from genagentd.socket_path import UnusablePlace
 from support.plain_values import plain, texts
@@ -290,6 +293,49 @@ def test_at_no_level_could_somebody_else_replace_it(
             make_private(run)
 
     assert list(levels[-1].iterdir()) == []
+
+
+def _entry(name: str, *members: str) -> Any:
+    return SimpleNamespace(gr_name=name, gr_mem=list(members), pw_name=name)
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "alone"),
+    [
+        (_entry("me"), _entry("me"), True),
+        (_entry("me"), _entry("me", "me"), True),
+        (_entry("me"), _entry("me", "me", "you"), False),
+        # Everybody may have it as a first one: nobody is listed as a member then.
+        (_entry("me"), _entry("users"), False),
+        (_entry("me"), None, False),
+        (None, _entry("users"), False),
+        (None, None, True),
+    ],
+)
+def test_a_group_is_trusted_if_it_is_ours_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: Any, group: Any, alone: bool
+) -> None:
+    """Whoever else is in it could replace what is ours."""
+
+    if os.getuid() != 0:
+        pytest.skip("only root can give directories away")
+
+    def found(entry: Any) -> Any:
+        if entry is None:
+            raise KeyError
+        return entry
+
+    (tmp_path / "run").mkdir(mode=0o700)
+    os.chown(tmp_path / "run", STRANGER, STRANGER)
+    os.chown(tmp_path, -1, STRANGER)
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr(os, "getgid", lambda: STRANGER)
+    monkeypatch.setattr(os, "getuid", lambda: STRANGER)
+    monkeypatch.setattr(paths.pwd, "getpwuid", lambda _uid: found(user))
+    monkeypatch.setattr(paths.grp, "getgrgid", lambda _gid: found(group))
+
+    with nullcontext() if alone else pytest.raises(UnusablePlace, match="others may write"):
+        make_private(tmp_path / "run")
 
 
 def test_where_everybody_may_write_only_what_is_their_own_a_level_is_no_danger(
