@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from genagent_protocol.errors import GenAgentError
 from genagentd.environment import why_withheld, withheld
+from genagentd.paths import home
 
 
 class BadConfiguration(GenAgentError):
@@ -45,24 +46,34 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
 
     Raises:
         BadConfiguration: the file or a variable cannot be used.
+        UnusablePlace: no file is named, and `HOME` is no place to look for one.
     """
     named = path or (Path(environ["GENAGENT_CONFIG"]) if environ.get("GENAGENT_CONFIG") else None)
-    found = _read(named or _default_path(environ))
+    path = named or _default_path(environ)
+    found = None if path is None else _read(path)
     if found is None and named is not None:
         raise BadConfiguration(f"there is no configuration at {named}")
     return Config(**{**(found or {}), **_from_environ(environ)})
 
 
-def _default_path(environ: Mapping[str, str]) -> Path:
-    return config_home(environ) / "genagentd/config.toml"
+def _default_path(environ: Mapping[str, str]) -> Path | None:
+    base = config_home(environ)
+    return None if base is None else base / "genagentd/config.toml"
 
 
-def config_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where this user's configurations lie; a relative `XDG_CONFIG_HOME` is none."""
+def config_home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return where this user's configurations lie; None if no home is known.
+
+    A relative `XDG_CONFIG_HOME` is none.
+
+    Raises:
+        UnusablePlace: it is not set, and `HOME` is not absolute.
+    """
     base = environ.get("XDG_CONFIG_HOME", "")
     if os.path.isabs(base):
         return Path(base)
-    return Path(environ.get("HOME") or Path.home()) / ".config"
+    found = home(environ)
+    return None if found is None else found / ".config"
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -76,6 +87,11 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     except RecursionError:
         raise BadConfiguration(f"{path} cannot be read: it is nested too deep") from None
+    except PermissionError as error:
+        raise BadConfiguration(
+            f"{path} cannot be read: {error.strerror}; name another one with GENAGENT_CONFIG, or "
+            "set HOME, if that is somebody else's"
+        ) from None
     except (OSError, ValueError) as error:  # Not only TOML's own: what int() refuses, too.
         raise BadConfiguration(f"{path} cannot be read: {error}") from None
     return {key: _checked(key, value, str(path)) for key, value in found.items()}

@@ -114,8 +114,9 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
     """Return where the daemon of this user and environment lives. Touches nothing.
 
     Raises:
-        UnusablePlace: a directory from the environment is not absolute, is a file, or
-            is no text, or too long to hold the sockets of a daemon.
+        UnusablePlace: a directory from the environment is not absolute, is a file, is where
+            we may not look, or is no text, or too long to hold the sockets of a daemon; or
+            none is named, and no home is known.
     """
     found = _chosen(environ)
     check_path(found.longest_socket)
@@ -124,11 +125,43 @@ def places(environ: Mapping[str, str] = os.environ) -> Places:
         (found.run, "GENAGENT_RUN_DIR"),
         (found.state, "GENAGENT_STATE_DIR"),
     ):
-        if directory.exists() and not directory.is_dir():
+        try:
+            found_there = directory.stat()
+        except PermissionError as error:
+            raise UnusablePlace(
+                f"{directory} cannot be used: {error.strerror}; choose another one with "
+                f"{variable}{_or_set_what_leads_to(directory, environ)}"
+            ) from None
+        except OSError:
+            continue  # It is to be made, or that is tried and says why not.
+        if not stat.S_ISDIR(found_there.st_mode):
             raise UnusablePlace(
                 f"{directory} is not a directory; choose another one with {variable}"
             )
     return found
+
+
+def _or_set_what_leads_to(directory: Path, environ: Mapping[str, str]) -> str:
+    """Return a word on the variable that may be left over from another user, if it is one."""
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"):
+        if environ.get(name) and directory.is_relative_to(environ[name]):
+            return f", or set {name}, which leads there"
+    return ""
+
+
+def home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the home directory of this user; None if none is known.
+
+    Raises:
+        UnusablePlace: `HOME` is not absolute.
+    """
+    named = environ.get("HOME")
+    if named:
+        return _absolute(named, "HOME")
+    with contextlib.suppress(KeyError):
+        listed = Path(pwd.getpwuid(os.getuid()).pw_dir)
+        return listed if listed.is_absolute() else None
+    return None
 
 
 def _chosen(environ: Mapping[str, str]) -> Places:
@@ -175,7 +208,13 @@ def _default_state(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_STATE_HOME")
     if base:
         return _absolute(base, "XDG_STATE_HOME") / "genagentd"
-    return Path(environ.get("HOME") or Path.home()) / ".local/state/genagentd"
+    found = home(environ)
+    if found is None:
+        raise UnusablePlace(
+            f"no home directory is known for uid {os.getuid()}; set HOME, or choose a directory "
+            "with GENAGENT_RUN_DIR"
+        )
+    return found / ".local/state/genagentd"
 
 
 def make_private(directory: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import tempfile
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,6 +20,7 @@ from genagentd.config import (
     load,
 )
 from genagentd.environment import agent_environment
+from genagentd.socket_path import UnusablePlace
 
 
 @pytest.fixture
@@ -90,6 +94,42 @@ def test_the_file_is_found_where_the_environment_says(tmp_path: Path, where: str
     value = directory / "config.toml" if where == "GENAGENT_CONFIG" else tmp_path
 
     assert load(None, {where: str(value)}) == Config(grace_ms=3)
+
+
+@pytest.mark.parametrize("listed", [None, "", "home"])
+def test_whoever_has_no_home_needs_none(
+    monkeypatch: pytest.MonkeyPatch, listed: str | None
+) -> None:
+    """A container runs any number as its user, whether or not that is listed there."""
+
+    def found(_uid: int) -> SimpleNamespace:
+        if listed is None:
+            raise KeyError
+        return SimpleNamespace(pw_dir=listed)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", found)
+
+    assert load(None, {}) == Config()
+
+
+def test_a_home_that_is_no_absolute_path_is_no_place_to_look(tmp_path: Path) -> None:
+    """It would be another file for each directory that the daemon is started in."""
+    with pytest.raises(UnusablePlace, match="HOME=some/where is not an absolute path"):
+        load(None, {"HOME": "some/where"})
+    assert load(None, {"HOME": "some/where", "XDG_CONFIG_HOME": str(tmp_path)}) == Config()
+
+
+def test_where_we_may_not_look_is_named_with_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`HOME` may be left over from the user who became us."""
+
+    def denied(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", denied)
+
+    with pytest.raises(BadConfiguration, match=r"/h/.*denied; .*GENAGENT_CONFIG.* HOME"):
+        load(None, {"HOME": "/h"})
 
 
 def test_a_named_file_wins_over_every_other(file: Path, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -17,7 +20,7 @@ from genagent_protocol.codec import name_key
 from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
-from genagentd import kernel, paths
+from genagentd import kernel
 from genagentd.paths import Places, directory_name, make_private, places, socket_in
 from genagentd.socket_path import UnusablePlace
 from support.plain_values import plain, texts
@@ -180,6 +183,55 @@ def test_a_directory_given_by_hand_may_be_relative(
     assert socket_in(None) == "/x/run/genagentd.sock"
 
 
+def test_a_home_that_is_no_absolute_path_is_refused_where_it_is_needed() -> None:
+    """A detached daemon runs in `/`, and would be there where nobody else looks for it."""
+    with pytest.raises(UnusablePlace, match="HOME=some/where is not an absolute path"):
+        places({"HOME": "some/where", "XDG_RUNTIME_DIR": "/run/me"})
+
+    assert places({"HOME": "some/where", "GENAGENT_RUN_DIR": "/x"}).state == Path("/x")
+
+
+def test_whoever_has_no_home_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container runs any number as its user; then one variable is enough."""
+
+    def unknown(_uid: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+
+    with pytest.raises(UnusablePlace, match=r"no home directory is known .*HOME.*GENAGENT_RUN_DIR"):
+        places({"XDG_RUNTIME_DIR": "/run/me"})
+    assert places({"GENAGENT_RUN_DIR": "/x"}).state == Path("/x")
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"GENAGENT_RUN_DIR": "/x"}, r"/x .*GENAGENT_RUN_DIR$"),
+        ({"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}, "/x/genagentd .*RUN_DIR, or set XDG_RUNTIME_DIR"),
+        (
+            {"XDG_RUNTIME_DIR": "/r", "HOME": "/x"},
+            "/x/.local/state/genagentd .*GENAGENT_STATE_DIR, or set HOME, which leads there",
+        ),
+    ],
+)
+def test_a_directory_where_we_may_not_look_is_named_with_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], told: str
+) -> None:
+    """The variables may be left over from the user who became us."""
+    stat_of = Path.stat
+
+    def denied_below(path: Path, **how: bool) -> os.stat_result:
+        if path.is_relative_to("/x"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat_of(path, **how)
+
+    monkeypatch.setattr(Path, "stat", denied_below)
+
+    with pytest.raises(UnusablePlace, match=f"^{told}"):
+        places(environ)
+
+
 def test_the_place_names_host_and_directory() -> None:
     """A handle of another host, or of another daemon, is told apart by it."""
     one, other = Places(Path("/a"), Path("/s")), Places(Path("/b"), Path("/s"))
@@ -331,8 +383,8 @@ def test_a_group_is_trusted_if_it_is_ours_alone(
     tmp_path.chmod(0o770)
     monkeypatch.setattr(os, "getgid", lambda: STRANGER)
     monkeypatch.setattr(os, "getuid", lambda: STRANGER)
-    monkeypatch.setattr(paths.pwd, "getpwuid", lambda _uid: found(user))
-    monkeypatch.setattr(paths.grp, "getgrgid", lambda _gid: found(group))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _uid: found(user))
+    monkeypatch.setattr(grp, "getgrgid", lambda _gid: found(group))
 
     with nullcontext() if alone else pytest.raises(UnusablePlace, match="others may write"):
         make_private(tmp_path / "run")

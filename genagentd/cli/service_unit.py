@@ -128,8 +128,16 @@ def _program(path: str) -> str:
 
 
 def unit_path() -> Path:
-    """Return where the user's service manager looks for it."""
-    return config_home() / "systemd/user/genagentd.service"
+    """Return where the user's service manager looks for it.
+
+    Raises:
+        Failure: there is no such place.
+    """
+    base = config_home()
+    if base is None:
+        message = "there is no place for a unit: no home directory is known"
+        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", message, "set HOME")
+    return base / "systemd/user/genagentd.service"
 
 
 @click.option("--user", is_flag=True, help="For this user; there is no other way.")
@@ -167,7 +175,10 @@ def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa:
 
 def _is_another(path: Path, text: str) -> bool:
     """Whether somebody's unit is there, which need not be text."""
-    return path.is_file() and path.read_bytes() != text.encode()
+    try:
+        return path.is_file() and path.read_bytes() != text.encode()
+    except OSError as error:
+        raise _not_written(path, error) from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -178,9 +189,13 @@ def _write(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:
-        raise Failure(
-            exits.FAILED,
-            "not_written",
-            f"{path} cannot be written: {error.strerror} ({error.filename})",
-            "put it there yourself from: genagentd install-service --print",
-        ) from None
+        raise _not_written(path, error) from None
+
+
+def _not_written(path: Path, error: OSError) -> Failure:
+    return Failure(
+        exits.FAILED,
+        "not_written",
+        f"{path} cannot be written: {error.strerror} ({error.filename})",
+        "put it there yourself from: genagentd install-service --print",
+    )

@@ -105,6 +105,7 @@ def test_places_that_the_environment_names_are_those_of_the_service(
         ("GENAGENT_STATE_DIR", "/two\nlines"),
         ("GENAGENT_CONFIG", "/no/such/file"),
         ("GENAGENT_GRACE_MS", "soon"),
+        ("HOME", "some/where"),
     ],
 )
 def test_what_the_daemon_would_refuse_is_not_written(
