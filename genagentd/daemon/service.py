@@ -190,6 +190,10 @@ class _Service:
         self._manager.status(*self._daemon.counts)
 
     def _asked_to_reload(self) -> None:
+        if self._daemon.stopping:
+            # A service manager that is told of it would take us for one that goes on.
+            warn("reload.ignored", message="the daemon is stopping")
+            return
         self._manager.reloading()
         try:
             reopen()

@@ -225,6 +225,24 @@ def test_whatever_goes_wrong_with_a_reload_the_service_manager_hears_that_it_is_
     assert "nested" in lines(service, "config.rejected")[0]["message"]
 
 
+def test_a_reload_while_it_ends_is_none(service: PrivateDaemon, manager: ServiceManager) -> None:
+    """READY after STOPPING would be that of a service which goes on."""
+    service.start()
+    with Client(service.run) as client:
+        fleet.begin(client, fleet.start(client, "a", fleet.BUSY_WITH_ORPHAN), spawns=2)
+        service.signal(signal.SIGTERM)
+        manager.hear_until("STOPPING=1")
+
+        service.signal(signal.SIGHUP)
+        until(lambda: lines(service, "reload.ignored"), "it says so")
+
+        service.stop()
+    while manager.hear(0):
+        pass
+    assert len(manager.times("READY=1")) == 1
+    assert not any("RELOADING" in told for _, _, told in manager.told)
+
+
 @pytest.mark.parametrize("how", [["stop"], ["stop", "--force"], []])
 def test_an_end_is_told_once_whoever_asked_for_it(
     service: PrivateDaemon, manager: ServiceManager, how: list[str]
