@@ -28,7 +28,7 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-#: Those of them that end a daemon which does not `listen` yet. The others are held back till then.
+#: Those of them that end a daemon before it serves. The others are held back till it listens.
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
@@ -37,7 +37,8 @@ def guard() -> None:
 
     Call it before threads, sockets and heavy imports exist. In the child the signals that ask
     for an end do what they do by default, and the other forwarded ones are blocked; call
-    `listen` once it has its handlers, before it starts anything.
+    `hold_back` before anybody can reach it, and `listen` once it has its handlers, before it
+    starts anything.
     """
     if not kernel.sees_itself():
         return  # The daemon refuses to run, and there is nothing that we could find.
@@ -56,7 +57,7 @@ def guard() -> None:
         status = _outlive(daemon)
         end_descendants()
         os._exit(status)
-    # Until it listens there is nothing that would have to end in order, and much that can wait
+    # Until it serves there is nothing that would have to end in order, and much that can wait
     # for ever: for a network disk, or for a configuration that is typed in.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
@@ -76,6 +77,11 @@ def _fork_aside() -> int:
         if os.getppid() != parent:
             os._exit(1)
     return pid
+
+
+def hold_back() -> None:
+    """Keep the forwarded signals for `listen`: from now on an end is one in order."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
 
 
 def listen() -> None:

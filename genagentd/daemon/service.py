@@ -237,4 +237,6 @@ def _unexpected(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
 async def _run(
     places: Places, held: lock.Lock, config: Config, reload: Callable[[], Config]
 ) -> int:
+    # Whoever reaches the daemon may ask it to end, and it has no handlers yet.
+    guardian.hold_back()
     return await _Service(places, held, config, reload).run()
