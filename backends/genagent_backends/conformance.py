@@ -15,7 +15,7 @@ import asyncio
 import threading
 import unittest
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TypeVar
 
 from genagent_backends.base import (
@@ -36,10 +36,14 @@ from genagent_protocol.plain import FrozenDict, freeze
 
 #: How long an interrupted turn may take to end; the agent's own grace is as long.
 INTERRUPT_GRACE_S = 5.0
+#: How long a turn that is to be interrupted may take to say something.
+FIRST_EVENT_S = 30.0
 #: How long what is left of a test may take to end, before it is left behind.
 CLOSING_S = 1.0
+#: How often that passes before the loop of a turn has nothing more to let go.
+CLOSINGS = 3
 #: What never ended. It is kept, since Python closes what is not, in the middle of another test.
-LEFT_BEHIND: list[asyncio.Task[object]] = []
+LEFT_BEHIND: list[asyncio.Task[object] | threading.Thread | RehearsalTurn] = []
 
 T = TypeVar("T")
 
@@ -275,7 +279,6 @@ class BackendConformance:
 
     def _run(self, check: Callable[[], Awaitable[None]]) -> None:
         async def surrounded() -> None:
-            self._turns: list[RehearsalTurn] = []
             async with self.around():
                 try:
                     await check()
@@ -283,11 +286,13 @@ class BackendConformance:
                     for turn in self._turns:
                         await self._thread.run(turn.end_session())
 
+        self._turns: list[RehearsalTurn] = []
         self._thread = _TurnThread()
         try:
             _run_within(self.patience_s, surrounded())
         finally:
             self._thread.close()
+            LEFT_BEHIND.extend(turn for turn in self._turns if turn.kill())
 
     def _after_a_turn(self, check: Callable[[Backend, Rehearsed], Awaitable[None]]) -> None:
         async def run() -> None:
@@ -334,7 +339,9 @@ class BackendConformance:
 
         running = asyncio.create_task(rehearse(backend, session, self.prompt, turn, on_event=hear))
         running.add_done_callback(lambda _running: said.set())
-        await asyncio.wait_for(said.wait(), INTERRUPT_GRACE_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(said.wait(), FIRST_EVENT_S)
+        assert said.is_set(), f"the turn said nothing within {FIRST_EVENT_S} s"
         assert not running.done(), f"the turn ended too early: {running.result()}"
         assert not events[0].terminal, events
         running.cancel()
@@ -356,19 +363,36 @@ class _TurnThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="turn", daemon=True)
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="turn", daemon=True)
         self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._closed:
+            # asyncio lets these of any task through; whoever awaits the task hears of it too.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
+        self._loop.close()
 
     async def run(self, work: Coroutine[object, object, T]) -> T:
         """Return what *work* returns there; cancelling this cancels it."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        try:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        except SystemExit as error:
+            # It ends a turn; here it would end the loop of the test, or all tests.
+            raise AssertionError("a turn raised SystemExit") from error
 
     def close(self) -> None:
-        """Leave behind what does not end."""
-        asyncio.run_coroutine_threadsafe(_let_go(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Leave behind what does not end: a task, or the thread if a turn keeps it to itself."""
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        self._thread.join(CLOSINGS * CLOSING_S)
+        if self._thread.is_alive():
+            LEFT_BEHIND.append(self._thread)
+
+    async def _end(self) -> None:
+        await _let_go()
+        self._closed = True
+        self._loop.stop()
 
 
 def _run_within(patience_s: float, main: Coroutine[object, object, None]) -> None:
@@ -392,7 +416,7 @@ async def _let_go() -> None:
     for task in left:
         task.cancel()
     late = (await asyncio.wait(left, timeout=CLOSING_S))[1] if left else set()
-    LEFT_BEHIND.extend(late)
     if not late:
         closing = asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())
-        await asyncio.wait({closing}, timeout=CLOSING_S)
+        late = (await asyncio.wait({closing}, timeout=CLOSING_S))[1]
+    LEFT_BEHIND.extend(late)

@@ -23,6 +23,8 @@ STDERR_TAIL_BYTES = 8_192
 GRACE_MS = 1_500
 #: A pipe holds 64 KiB; more than this comes from a grandchild that writes on and on.
 MAX_READS_AT_EXIT = 4
+#: How long a process that was killed may take to be gone.
+KILLED_S = 5.0
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -92,7 +94,9 @@ class LoopProcess:
         self._exited = True
         waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
-            loop.call_soon_threadsafe(_wake, future)
+            # A loop that was closed waits no more, and must not keep the others waiting.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_wake, future)
 
     async def write(self, data: bytes) -> None:
         """Write all of *data*, or as much as the process wants before it closes the pipe."""
@@ -145,8 +149,7 @@ class LoopProcess:
             self._signal(os.killpg, signal.SIGTERM)
             await self._exit_in_grace()
         # Also if the process has ended: its group may hold children that have not.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._kill_group()
         return await self.wait()
 
     def _signal(self, send: Callable[[int, int], None], number: int) -> None:
@@ -157,6 +160,16 @@ class LoopProcess:
     async def _exit_in_grace(self) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self.wait(), self._grace_s)
+
+    def kill(self) -> None:
+        """Kill the process and its group, and reap it, when the loop may not run any more."""
+        self._kill_group()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLED_S)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     async def close(self) -> None:
         """End the process and close its pipes, in the loop in which it was begun.

@@ -12,6 +12,7 @@ a provider started in a session of its own: those are the agent's.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -146,15 +147,22 @@ async def rehearse(
 
 
 async def events_of(streaming: Streaming) -> AsyncGenerator[Event, None]:
-    """Yield the events of a stream of either kind, and close it when nobody wants more."""
+    """Yield the events of a stream of either kind, and close it when nobody wants more.
+
+    Whoever reads them can be cancelled after each, as an agent's turn can be interrupted.
+    """
     events = streaming.events
     try:
+        # Nothing cancels a plain stream, and an asynchronous one only where it waits; with
+        # several events at hand it does not.
         if hasattr(events, "__aiter__"):
             async for event in events:
                 yield event
+                await asyncio.sleep(0)
         else:
             for event in events:
                 yield event
+                await asyncio.sleep(0)
     finally:
         close = getattr(events, "aclose", None) or getattr(events, "close", None)
         if close is not None:
@@ -268,3 +276,14 @@ class RehearsalTurn:
         await self.end()
         for process in self.session_processes:
             await process.close()
+
+    def kill(self) -> bool:
+        """Kill what has not ended of these processes, without their loop; return whether any had.
+
+        Their pipes stay open: whatever is left in that loop may still look at them.
+        """
+        processes = (*self.processes, *self.session_processes)
+        left = [process for process in processes if process.returncode is None]
+        for process in left:
+            process.kill()
+        return bool(left)

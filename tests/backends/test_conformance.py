@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
+import signal
+import threading
 import unittest
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -250,6 +254,70 @@ class Endless(Stubborn):
         return "slow"
 
 
+class Blocks(Plainest):
+    """Its stream says something and then keeps the thread of the turn to itself."""
+
+    freed = threading.Event()
+
+    def says(self, _session: Any, _turn: Turn) -> Any:
+        yield event("text", text="x")
+        self.freed.wait()
+
+
+class Ticks(Plainest):
+    """Its stream never pauses and never ends."""
+
+    def says(self, _session: Any, _turn: Turn) -> Any:
+        return itertools.repeat(event("text", text="x"))
+
+
+class TicksInItsLoop(Plainest):
+    """So does this one, which is asynchronous, and waits for nothing."""
+
+    async def says(self, _session: Any, _turn: Turn) -> AsyncIterator[Event]:
+        while True:
+            yield event("text", text="x")
+
+
+class Exits(Stubborn):
+    """It ends whoever lets it."""
+
+    def prompt(self, _session: Any, _prompt: str, _turn: Turn) -> Any:
+        raise SystemExit("enough")
+
+
+class ExitsInItsStream(Stubborn):
+    async def says(self, _session: Any, _turn: Turn) -> AsyncIterator[Event]:
+        yield event("text", text="x")
+        raise SystemExit("enough")
+
+
+class Deaf(Endless):
+    """It began a program that no signal but one ends, and does not let itself be cancelled."""
+
+    program = "trap '' INT TERM; echo ready; read nothing; exec sleep 100"
+
+    def __init__(self) -> None:
+        self.pids: list[int] = []
+        self.begun = threading.Event()
+
+    async def says(self, session: Any, turn: Turn) -> AsyncIterator[Event]:
+        process = await turn.spawn(["/bin/sh", "-c", self.program])
+        self.pids.append(process.pid)
+        await process.read()
+        async for said in super().says(session, turn):
+            yield said
+            self.begun.set()
+            self.go_on()
+
+    def go_on(self) -> None: ...
+
+
+class DeafAndBlocks(Deaf):
+    def go_on(self) -> None:
+        Blocks.freed.wait()
+
+
 @dataclass
 class Verdict:
     """What became of each test of the suite."""
@@ -258,17 +326,17 @@ class Verdict:
     skipped: set[str]
 
 
-def suite_on(make: Callable[[], Any], *, only: str = "test_") -> Verdict:
+def suite_on(make: Callable[[], Any], *, only: str = "test_", patience: float = 60.0) -> Verdict:
     class Suite(BackendConformance):
         names_sessions = make is not Nameless
-        patience_s = 0.2 if make is Endless else 60.0
+        patience_s = patience
 
         def backend(self) -> Backend:
             made: Backend = make()
             return made
 
         def slow_options(self) -> Mapping[str, object] | None:
-            return {"slow": True} if make in (Stubborn, Busy) else None
+            return {"slow": True} if make in (Stubborn, Busy, Exits, ExitsInItsStream) else None
 
     verdict = Verdict({}, set())
     for name in (name for name in dir(Suite) if name.startswith(only)):
@@ -375,6 +443,120 @@ def test_a_turn_that_never_ends_fails_and_holds_nobody(monkeypatch: pytest.Monke
     """The suite says so, and goes on."""
     monkeypatch.setattr(conformance, "CLOSING_S", 0.05)
 
-    verdict = suite_on(Endless, only=FOLDS)
+    verdict = suite_on(Endless, only=FOLDS, patience=0.2)
 
     assert verdict.failed == {FOLDS: "this was not over after 0.2 s"}
+
+
+def threads_left() -> list[threading.Thread]:
+    threads = [left for left in conformance.LEFT_BEHIND if isinstance(left, threading.Thread)]
+    return [thread for thread in threads if thread.is_alive()]
+
+
+@pytest.fixture
+def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the turns that block go on when the test is over."""
+    monkeypatch.setattr(conformance, "CLOSING_S", 0.05)
+    monkeypatch.setattr(Blocks, "freed", threading.Event())
+    yield
+    Blocks.freed.set()
+    for thread in threads_left():
+        thread.join(30)
+    assert not threads_left()
+
+
+@pytest.mark.usefixtures("freed")
+@pytest.mark.parametrize("test", [ANSWERS, CONTINUES])
+@pytest.mark.parametrize("backend", [Blocks, Ticks, TicksInItsLoop])
+def test_a_turn_that_pauses_nowhere_fails_and_holds_nobody(
+    backend: type[Plainest], test: str
+) -> None:
+    """Cancelled it is where it can be; else its thread is left behind."""
+    verdict = suite_on(backend, only=test, patience=0.2)
+
+    assert verdict.failed == {test: "this was not over after 0.2 s"}
+    if backend is Blocks:
+        assert threads_left()
+    else:
+        for thread in threads_left():
+            thread.join(30)
+        assert not threads_left()
+
+
+@pytest.mark.parametrize("backend", [Ticks, TicksInItsLoop])
+async def test_a_rehearsal_can_be_cancelled_after_every_event(backend: type[Plainest]) -> None:
+    """As an agent can be interrupted there; to a backend it is the same."""
+    heard = 0
+
+    def hear(_event: Event) -> None:
+        nonlocal heard
+        heard += 1
+        assert heard <= 3, "it went on"
+        if heard == 3:
+            rehearsing.cancel()
+
+    rehearsing = asyncio.create_task(rehearse(backend(), "s", "hi", on_event=hear))
+    await asyncio.wait({rehearsing})
+
+    assert rehearsing.cancelled()
+
+
+@pytest.mark.parametrize("backend", [Exits, ExitsInItsStream])
+@pytest.mark.parametrize("test", [ANSWERS, CONTINUES, INTERRUPTS])
+def test_an_exit_in_a_turn_fails_the_test_and_ends_nothing_else(
+    backend: type[Plainest], test: str
+) -> None:
+    """In an agent it ends the turn alone."""
+    verdict = suite_on(backend, only=test)
+
+    assert verdict.failed == {test: "a turn raised SystemExit"}
+
+
+@pytest.mark.usefixtures("freed")
+@pytest.mark.parametrize("backend", [Deaf, DeafAndBlocks])
+def test_a_suite_that_fails_leaves_no_process(
+    backend: type[Deaf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a turn that does not end nor of one whose thread runs no more."""
+    made = backend()
+
+    async def lose_patience(_patience_s: float, _running: asyncio.Task[None]) -> None:
+        assert await asyncio.to_thread(made.begun.wait, 30)
+        raise AssertionError("enough")
+
+    monkeypatch.setattr(conformance, "_within", lose_patience)
+    try:
+        verdict = suite_on(lambda: made, only=FOLDS)
+
+        assert verdict.failed == {FOLDS: "enough"}
+        assert made.pids
+        for pid in made.pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+    finally:
+        for pid in made.pids:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+def test_an_asynchronous_generator_that_does_not_close_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Python would close it in the middle of another test."""
+    monkeypatch.setattr(conformance, "CLOSING_S", 0.01)
+    before = len(conformance.LEFT_BEHIND)
+    opened: list[AsyncIterator[None]] = []
+
+    async def stays() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        opened.append(stays())
+        await anext(opened[0])
+
+    conformance._run_within(60.0, main())
+
+    assert len(conformance.LEFT_BEHIND) == before + 1

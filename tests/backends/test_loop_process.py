@@ -68,6 +68,38 @@ async def test_another_loop_may_write_read_and_end_it(started: Started) -> None:
     assert (ended, await waiting) == (-signal.SIGINT, -signal.SIGINT)
 
 
+async def test_a_loop_that_was_closed_while_it_waited_keeps_nobody_waiting(
+    started: Started,
+) -> None:
+    """A session may be waited for in a loop that ends before it does."""
+    process = started.sh("read line")
+
+    def leave_waiting() -> asyncio.Task[int]:
+        loop = asyncio.new_event_loop()
+        left = loop.create_task(process.wait())
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+        return left
+
+    left = await asyncio.to_thread(leave_waiting)
+    waiting = asyncio.create_task(process.wait())
+    await asyncio.sleep(0)
+    await process.close_stdin()
+
+    assert await asyncio.wait_for(waiting, 30) == 1
+    assert not left.done()
+
+
+async def test_a_process_is_killed_and_reaped_without_its_loop(started: Started) -> None:
+    """Its loop may be kept busy by somebody else for ever."""
+    process = started.sh("trap '' INT TERM; echo ready; sleep 100", grace_ms=3_600_000)
+    assert await process.read() == b"ready\n"
+    process.kill()
+
+    assert process.returncode == -signal.SIGKILL
+    assert await process.wait() == -signal.SIGKILL
+
+
 async def test_a_peer_that_does_not_listen_is_no_error(started: Started) -> None:
     """It may know enough, or be dead."""
     process = started.sh("exec <&-; echo done")
