@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from genagent_backends.claude_asked import Asked
 from genagent_backends.failures import error_event, from_names, from_status, of_kind
 from genagent_backends.foreign import at, counters, items_at, number_at, text_at
+from genagent_backends.latest import Latest
 from genagent_backends.subprocesses import Ended, left_without_result
 from genagent_protocol.events import Event, event
 from genagent_protocol.plain import FrozenDict, Plain
@@ -32,6 +33,9 @@ USAGE_COUNTERS = (
 LIMIT_SUBTYPES = frozenset({"error_max_turns", "error_max_budget_usd"})
 #: What the program tells the model when an answer was cut off, so that it goes on.
 CUT_OFF = "Output token limit hit"
+#: Of so many subagents, and of so many uses of tools, is remembered what was told already.
+MAX_SUBAGENTS = 256
+MAX_TOOL_USES = 16_384
 LOST_CONVERSATION = "No conversation found with session ID"
 
 
@@ -59,8 +63,9 @@ class ClaudeLines:
         self._initialised = False
         self._introduced: Event | None = None
         self._made_up_error: str | None = None
-        self._streams: dict[str | None, _Stream] = {}
-        self._seen: set[tuple[str, str | None, str]] = set()
+        self._main = _Stream(None)
+        self._subagents: Latest[_Stream] = Latest(MAX_SUBAGENTS)
+        self._seen: Latest[bool] = Latest(MAX_TOOL_USES)
 
     def translate(self, line: FrozenDict) -> Iterator[Event]:
         """Yield what *line* says about this turn, in its order."""
@@ -191,7 +196,7 @@ class ClaudeLines:
             "result",
             {
                 **self.about(line),
-                **_present(text=text and self._stream(None).completed(text)),
+                **_present(text=text and self._main.completed(text)),
                 "is_error": False,
                 "raw": _raw(line),
             },
@@ -203,13 +208,17 @@ class ClaudeLines:
     # -- what is remembered ---------------------------------------------------------------
 
     def _stream(self, parent: str | None) -> _Stream:
-        return self._streams.setdefault(parent, _Stream(parent))
+        if parent is None:
+            return self._main
+        stream = self._subagents.pop(parent) or _Stream(parent)
+        self._subagents.put(stream, parent)
+        return stream
 
     def _first_time(self, kind: str, parent: str | None, tool_id: str | None) -> bool:
         if tool_id is None:
             return True
-        seen = (kind, parent, tool_id) in self._seen
-        self._seen.add((kind, parent, tool_id))
+        seen = self._seen.pop(kind, parent, tool_id)
+        self._seen.put(True, kind, parent, tool_id)
         return not seen
 
     def _remember_session(self, line: FrozenDict, *, failed: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genagent_backends import http_turns
+from genagent_backends import claude_lines, http_turns
 from genagent_backends.anthropic_messages import AnthropicFold
 from genagent_backends.chat_completions import ChatFold
 from genagent_backends.claude_lines import ClaudeLines
@@ -131,3 +132,58 @@ def test_a_half_does_not_outlive_its_message() -> None:
     ]
 
     assert texts(translated(lines, ClaudeLines())) == "ab"
+
+
+def nested_size(value: object) -> int:
+    """Return how many bytes *value* takes with all that it holds."""
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = [*value, *value.values()]
+    elif isinstance(value, list | tuple | set):
+        inner = value
+    elif hasattr(value, "__dict__"):
+        inner = vars(value).values()
+    return sys.getsizeof(value) + sum(map(nested_size, inner))
+
+
+@pytest.mark.parametrize("speakers", [False, True])
+def test_what_waits_for_its_other_half_is_bounded(speakers: bool) -> None:
+    """However many texts are begun, and however long a provider's names for them are."""
+    halves = Halves()
+    for number in range(3_000):
+        name = f"{number}" + "n" * 10_000
+        which = {"parent_tool_use_id": name} if speakers else {"item_id": name}
+        halves.completed({"delta": "a\ud83d", **which}, "\\ud83d")
+
+    assert nested_size(halves) < 100_000
+    last: dict[str, object] = {"delta": "\ude00b", **which}
+    halves.completed(last, "\\ude00")
+    assert last["delta"] == f"{GRIN}b"
+
+
+def test_what_was_told_of_subagents_and_tools_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are and whatever they are called; the answer itself is never forgotten."""
+    monkeypatch.setattr(claude_lines, "MAX_SUBAGENTS", 4)
+    monkeypatch.setattr(claude_lines, "MAX_TOOL_USES", 8)
+    translator = ClaudeLines()
+    cut = {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}
+    begin: list[dict[str, object]] = [
+        *claude(["one "]),
+        {"type": "stream_event", "event": cut},
+        {"type": "stream_event", "event": {"type": "message_start", "message": {"id": "2"}}},
+        *claude(["two"]),
+    ]
+    translated(begin, translator)
+    for number in range(200):
+        parent = f"{number}" + "n" * 1_000
+        use = {"type": "tool_use", "id": parent, "name": "Bash"}
+        of = {"parent_tool_use_id": parent}
+        message = {"id": "m", "content": [use]}
+        said: dict[str, object] = {"type": "assistant", "message": message, **of}
+        lines: list[dict[str, object]] = [*claude(["sub"], **of), said, said]
+        events = translated(lines, translator)
+        assert [event.kind for event in events] == ["text", "tool_use"]
+
+    assert nested_size(translator) < 20_000
+    [*_, result] = translated([{"type": "result", "result": "two"}], translator)
+    assert result.data["text"] == "one two"
