@@ -66,7 +66,14 @@ def plain(value: object, depth: int = FOREIGN_DEPTH) -> Plain:
 
 def plain_mapping(value: Mapping[str, object], depth: int = FOREIGN_DEPTH) -> FrozenDict:
     """Return *value* as `plain` does, also one that was put together of several plain ones."""
-    kept = {_key(str(key)): plain(item, depth - 1) for key, item in _first(value.items())}
+    kept: dict[str, Plain] = {}
+    too_long = 0
+    for name, item in _first(value.items()):
+        key = str(name)
+        if len(key) > MAX_KEY_CHARS:
+            too_long += 1
+            key = _short(key, too_long)
+        kept[_whole_text(key)] = plain(item, depth - 1)
     return FrozenDict({**kept, **dict.fromkeys(_left_out(value))})
 
 
@@ -81,11 +88,10 @@ def _left_out(items: Collection[object]) -> tuple[str, ...]:
     return (f"({len(items) - FOREIGN_ITEMS + 1} more items)",)
 
 
-def _key(value: str) -> str:
+def _short(key: str, number: int) -> str:
     # Its beginning could be that of a secret, which nobody would find there.
-    return _whole_text(
-        value if len(value) <= MAX_KEY_CHARS else f"(a key of {len(value)} characters)"
-    )
+    which = f", number {number}" if number > 1 else ""
+    return f"(a key of {len(key)} characters{which})"
 
 
 def _whole_text(value: str) -> str:

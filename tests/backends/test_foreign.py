@@ -44,12 +44,15 @@ def test_any_json_becomes_a_plain_value(value: object) -> None:
 def test_any_json_of_any_size_becomes_a_plain_value(value: object, more: object) -> None:
     """What is too long is cut and says so; there is room for some fields beside what is left."""
     with narrow_bounds():
-        read = plain([value, {"k" * KEY_CHARS + "x": more}] * FOREIGN_ITEMS)
+        long = {"k" * KEY_CHARS + letter: more for letter in "xyz"}
+        read = plain([value, long] * FOREIGN_ITEMS)
         both = updated(plain_mapping({"a": value}), plain({f"{n}": more for n in range(50)}))
 
         assert repr(freeze({**both, "our": 1, "own": read})) == repr(
             {**both, "our": 1, "own": read}
         )
+        assert isinstance(kept := plain(long), FrozenDict)
+        assert len(kept) == len(long)
         assert plain(read) == read
         assert plain(both) == both
 
@@ -67,6 +70,18 @@ def test_a_list_a_mapping_and_a_key_that_are_too_long_are_cut_and_say_so() -> No
     assert items[-2:] == (0, "(18 more items)")
     assert list(pairs.items())[-1] == ("(18 more items)", None)
     assert key == {f"(a key of {MAX_KEY_CHARS + 1} characters)": 1, "k" * MAX_KEY_CHARS: 2}
+
+
+def test_two_keys_that_are_too_long_stay_two() -> None:
+    """Whatever they have in common, their lengths included."""
+    long = [letter * (MAX_KEY_CHARS + 1) for letter in "abc"]
+    note = f"(a key of {MAX_KEY_CHARS + 1} characters"
+
+    assert plain({key: key[0] for key in long}) == {
+        f"{note})": "a",
+        f"{note}, number 2)": "b",
+        f"{note}, number 3)": "c",
+    }
 
 
 @given(data=st.binary(max_size=50) | st.text(max_size=50))
