@@ -33,6 +33,10 @@ from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
 
+#: Stands before what a provider says: the end of that is cut off if it is long, and is where the
+#: rest of a key that was cut is looked for.
+REDIRECTED = "redirects are not followed: key and conversation would go with them; "
+
 
 class Fold(Protocol):
     """Makes events of one answer. It never raises, whatever the answer holds."""
@@ -224,7 +228,7 @@ async def _refusal(answer: Answer, provider: str) -> BackendError:
     raw = _text(body) if isinstance(parsed, ValueError) else parsed
     message = _message_in(raw) or f"{provider} answered {answer.status}"
     if 300 <= answer.status < 400:
-        message += "; redirects are not followed: key and conversation would go with them"
+        message = REDIRECTED + message
     return from_status(
         provider,
         answer.status,

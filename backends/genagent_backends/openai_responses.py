@@ -17,6 +17,8 @@ from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.reasons import BackendError
 
 PROVIDER = "openai"
+#: Stands before what the provider says, the end of which is cut off if it is long.
+GIVEN_UP = "the next prompt begins a new conversation: "
 LAST_EVENTS = frozenset({"response.completed", "response.failed", "response.incomplete"})
 LOST_CHAIN = "previous_response_not_found"
 TOO_LONG = frozenset({"context_length_exceeded", "context_window_exceeded"})
@@ -121,7 +123,7 @@ class OpenAIFold:
             error,
             kind="conversation_lost",
             retryable=False,
-            message=f"{error.message}; the next prompt begins a new conversation",
+            message=f"{GIVEN_UP}{error.message}",
         )
 
     def _judged(self, response: FrozenDict) -> Iterator[Event]:

@@ -24,6 +24,7 @@ from genagent_backends.chat import ChatBackend
 from genagent_backends.chat_completions import ChatFold
 from genagent_backends.endpoints import read_endpoint
 from genagent_backends.failures import TEXT_CHARACTERS, WHOLE_BYTES, failure_of
+from genagent_backends.http_turns import REDIRECTED
 from genagent_backends.openai import OpenAIBackend
 from genagent_backends.openai_responses import OpenAIFold
 from genagent_backends.options import Option, mapping
@@ -222,6 +223,20 @@ async def test_a_redirect_is_not_followed(backend: type[Backend], status: int) -
 
 
 @each_backend
+async def test_that_a_redirect_is_not_followed_is_told_however_much_is_said_of_it(
+    backend: type[Backend],
+) -> None:
+    """What is ours in a message is not what is cut, and a key at the cut is still found."""
+    key = "canary-key-1234567890"
+    padding = "x" * (TEXT_CHARACTERS - len(REDIRECTED) - 12)
+    body = json.dumps({"error": {"message": padding + key + "y" * 10_000}}).encode()
+    [done], _ = await asked(backend, Sends(status=307, body=body), headers={"x-our-key": key})
+
+    assert failure(done).message.startswith("redirects are not followed")
+    assert "canary-key-1" not in failure(done).message
+
+
+@each_backend
 @pytest.mark.parametrize(
     "answer",
     [
@@ -276,7 +291,7 @@ async def test_a_refusal_means_the_same_however_much_is_repeated_in_it(character
     done, provider = await asked(OpenAIBackend, Says(), refusal, Says(), prompts=prompts)
 
     assert failure(done[1]).kind == "conversation_lost"
-    assert failure(done[1]).message.startswith("not found")
+    assert failure(done[1]).message.endswith(": not found")
     assert isinstance(raw := failure(done[1]).raw, FrozenDict)
     assert raw["error"] == error
     assert done[2].text == "Hello there"

@@ -200,6 +200,14 @@ async def test_a_lost_conversation_is_given_up_once(status: int, code: str, stor
     assert "previous_response_id" not in requests[2].body
 
 
+async def test_that_a_conversation_is_lost_is_told_however_much_is_said_of_it() -> None:
+    """What is ours in a message is not what is cut."""
+    refused = refuses(404, "x" * 100_000, code=LOST)
+    done, _ = await asked(Says(), refused, prompts=("one", "two"))
+
+    assert failure(done[1]).message.startswith("the next prompt begins a new conversation: x")
+
+
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [
