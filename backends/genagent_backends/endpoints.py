@@ -308,7 +308,9 @@ def read_endpoint(
         API_KEY_FILE.of(chosen),
     )
     if not is_address(where):
-        return refuse("invalid_option", "base_url", "option base_url is no URL")
+        return refuse(
+            "invalid_option", "base_url", "option base_url has no host that can be looked up"
+        )
     named = variable is not None or file is not None
     # A server of this machine needs no key; but one that is named is meant to be sent.
     needed = named or not is_local(where)

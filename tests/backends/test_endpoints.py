@@ -370,6 +370,19 @@ async def test_a_bad_option_refuses_the_start(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("host", ["m\u00fcnchen..de", "a..b", "a" * 64, "1.2.3.999"])
+async def test_a_url_whose_host_nobody_can_look_up_is_told_as_that(
+    backend: type[Backend], host: str
+) -> None:
+    """Spelt as a URL it is, and whoever wrote it would look for the fault elsewhere."""
+    answer = await start(backend, base_url=f"https://{host}/v1")
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.reason, FrozenDict)
+    assert answer.reason["message"] == "option base_url has no host that can be looked up"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("url", ["https://api.example.com", "http://127.0.0.1:9/v1"])
 @pytest.mark.parametrize(
     ("options", "why"),
