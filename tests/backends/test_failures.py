@@ -134,7 +134,7 @@ def test_no_failure_is_too_long_to_be_kept(raw: Plain, times: int, text: str) ->
     said = error_event(error, {"model": long})
     kept = failure_of(said)
 
-    assert encoded_size(said.data) < 3 * WHOLE_BYTES
+    assert encoded_size(said.data) < 4 * WHOLE_BYTES
     assert isinstance(kept, BackendError)
     assert (kept.kind, kept.status) == (error.kind, error.status)
     assert long.startswith(kept.message)
