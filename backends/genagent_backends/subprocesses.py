@@ -21,6 +21,7 @@ from typing import Literal, Protocol, Self, TypeAlias
 
 from genagent_backends.base import Process, Turn
 from genagent_backends.failures import error_event
+from genagent_backends.foreign import Held
 from genagent_backends.lines import MAX_LINE_BYTES, Line, LineSplitter, LineTooLong
 from genagent_backends.timeouts import Timeout, timeout, timeout_at
 from genagent_protocol.events import Event
@@ -181,8 +182,10 @@ class LineReader:
         kept = 0
         while data := await self._process.read():
             if not self._ended:
-                self._ready.extend(self._splitter.feed(data))
-                kept += len(data)
+                lines = list(self._splitter.feed(data))
+                self._ready.extend(lines)
+                # Each of them is held as a value, which costs something if it is short.
+                kept += len(data) + Held.PIECE_BYTES * len(lines)
                 if kept >= LAST_WORDS_BYTES:
                     self._end()
             await asyncio.sleep(0)
@@ -282,7 +285,7 @@ class Listener:
     async def dying_words(self, reader: LineReader) -> list[Event]:
         """Return what the program said as it was ended for a clock, if it said a result.
 
-        That is believed, and the clock is forgotten; nothing else of it counts.
+        That is believed, and the clock is forgotten; nothing else of it counts but a session id.
         """
         if not isinstance(self.problem, Fired):
             return []
@@ -294,6 +297,8 @@ class Listener:
             if not isinstance(line, FrozenDict):
                 break
             said += await self.hear(line)
+            # Of what was kept, none has to be waited for.
+            await asyncio.sleep(0)
         if self.terminal is None or self.terminal.kind != "result":
             self.terminal = None
             return []

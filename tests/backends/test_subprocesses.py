@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 from genagent_backends import subprocesses
 from genagent_backends.base import Failed, FirstSignal
 from genagent_backends.claude import ClaudeBackend, ClaudeSession
+from genagent_backends.claude_lines import ClaudeLines
 from genagent_backends.failures import failure_of
+from genagent_backends.foreign import Held
 from genagent_backends.lines import LineSplitter
 from genagent_backends.rehearsal import RehearsalTurn, Rehearsed, events_of, rehearse
-from genagent_backends.subprocesses import Fired, LineReader, Listener
+from genagent_backends.subprocesses import Clocks, Fired, LineReader, Listener
 from genagent_protocol.events import Event
 from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import BackendError
@@ -545,7 +547,45 @@ async def test_last_words_are_taken_to_their_end_and_kept_up_to_a_bound(
             heard = [line async for line in _rest(reader)]
 
     believed = any(line.get("type") == "result" for line in heard)
-    assert believed == (sum(map(len, words[:-1])) < bound)
+    before = b"".join(words[:-1])
+    lines = len([*LineSplitter().feed(before)])
+    assert believed == (len(before) + Held.PIECE_BYTES * lines < bound)
+
+
+async def test_last_words_of_many_short_lines_are_as_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each is held as a value, which takes far more than the few bytes that it was."""
+    monkeypatch.setattr(subprocesses, "LAST_WORDS_BYTES", 100_000)
+    process = Farewell(*[b"{}\n" * 1_000] * 30)
+    async with LineReader(process, LineSplitter()) as reader:
+        async with subprocesses.meanwhile(reader.read_on()):
+            await asyncio.wait_for(process.end(), 30)
+        heard = [line async for line in _rest(reader)]
+
+    assert 1_000 <= len(heard) <= 2_000
+
+
+async def test_whoever_waits_has_a_turn_while_last_words_are_heard() -> None:
+    """None of them has to be waited for."""
+    process = Farewell(b"{}\n" * 1_000)
+    listener = Listener(RehearsalTurn(), ClaudeLines(), Clocks(None, None))
+    listener.problem = Fired("idle_timeout", 1)
+    turns = 0
+
+    async def wait_and_see() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with LineReader(process, LineSplitter()) as reader:
+        async with subprocesses.meanwhile(reader.read_on()):
+            await asyncio.wait_for(process.end(), 30)
+        async with subprocesses.meanwhile(wait_and_see()):
+            assert await listener.dying_words(reader) == []
+
+    assert turns >= 1_000 - 1
 
 
 async def _rest(reader: LineReader) -> AsyncIterator[FrozenDict]:
