@@ -63,7 +63,7 @@ class ClaudeLines:
         self._initialised = False
         self._introduced: Event | None = None
         self._made_up_error: str | None = None
-        self._main = _Stream(None)
+        self._main = _Stream()
         self._subagents: Latest[_Stream] = Latest(MAX_SUBAGENTS)
         self._seen: Latest[bool] = Latest(MAX_TOOL_USES)
 
@@ -137,11 +137,11 @@ class ClaudeLines:
         stream.begin(text_at(line, "message", "id"))
         content = at(line, "message", "content")
         if isinstance(content, str):
-            yield from stream.finish(content)
+            yield from stream.finish(content, parent)
             return
         for block in _joined(items_at(line, "message", "content")):
             if block.get("type") == "text":
-                yield from stream.finish(text_at(block, "text") or "")
+                yield from stream.finish(text_at(block, "text") or "", parent)
             elif block.get("type") == "tool_use":
                 yield from self._tool_use(block, parent)
 
@@ -150,7 +150,8 @@ class ClaudeLines:
             case "message_start":
                 self._stream(parent).begin(text_at(said, "message", "id"))
             case "content_block_delta" if at(said, "delta", "type") == "text_delta":
-                yield from self._stream(parent).add(text_at(said, "delta", "text") or "")
+                text = text_at(said, "delta", "text") or ""
+                yield from self._stream(parent).add(text, parent)
             case "message_delta" if at(said, "delta", "stop_reason") == "max_tokens":
                 self._stream(parent).cut()
 
@@ -210,7 +211,7 @@ class ClaudeLines:
     def _stream(self, parent: str | None) -> _Stream:
         if parent is None:
             return self._main
-        stream = self._subagents.pop(parent) or _Stream(parent)
+        stream = self._subagents.pop(parent) or _Stream()
         self._subagents.put(stream, parent)
         return stream
 
@@ -252,8 +253,7 @@ class ClaudeLines:
 class _Stream:
     """The text of one speaker: what was streamed of the message that is being said."""
 
-    def __init__(self, parent: str | None) -> None:
-        self._parent = parent
+    def __init__(self) -> None:
         self._message: str | None = None
         self._unfinished = ""
         self._opening = True
@@ -282,12 +282,12 @@ class _Stream:
             self._message, self._unfinished, self._opening = message, "", True
             self._said = self._before = ""
 
-    def add(self, text: str) -> Iterator[Event]:
+    def add(self, text: str, parent: str | None) -> Iterator[Event]:
         """Say a piece of text and remember it."""
         self._unfinished += text
-        yield from self._say(text)
+        yield from self._say(text, parent)
 
-    def finish(self, text: str) -> Iterator[Event]:
+    def finish(self, text: str, parent: str | None) -> Iterator[Event]:
         """Say what has not been streamed of a finished block."""
         if self._unfinished.startswith(text):
             self._unfinished = self._unfinished[len(text) :]
@@ -296,9 +296,9 @@ class _Stream:
             # What was streamed was given up and said anew, after a lost connection.
             self._opening, self._unfinished, self._said = True, "", ""
         rest, self._unfinished = text[len(self._unfinished) :], ""
-        yield from self._say(rest)
+        yield from self._say(rest, parent)
 
-    def _say(self, text: str) -> Iterator[Event]:
+    def _say(self, text: str, parent: str | None) -> Iterator[Event]:
         if text:
             self._said += text
             opening, self._opening = self._opening, False
@@ -307,7 +307,7 @@ class _Stream:
                 _present(
                     text=text,
                     message_boundary=opening or None,
-                    parent_tool_use_id=self._parent,
+                    parent_tool_use_id=parent,
                 ),
             )
 

@@ -31,6 +31,8 @@ PAUSE_MS = 100
 #: Each such pause has to be longer than the one before, or a provider that stops after
 #: every word would fill the turn: there are 100 of them in four minutes, 170 in two hours.
 LONGER = 1.05
+#: Of so many speakers something may be held; one more, and that of the oldest goes out.
+MAX_SPEAKERS = 64
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Joiner:
         held.characters += len(text)
         if self._events < EVENTS_AS_THEY_COME or held.characters * PART >= self._characters:
             gone += self._release(speaker)
+        if len(self._held) > MAX_SPEAKERS:
+            gone += self._release(next(iter(self._held)))
         return gone
 
     def rest(self) -> list[Event]:

@@ -175,7 +175,7 @@ def test_what_was_told_of_subagents_and_tools_is_bounded(monkeypatch: pytest.Mon
     ]
     translated(begin, translator)
     for number in range(200):
-        parent = f"{number}" + "n" * 1_000
+        parent = f"{number}" + "n" * 10_000
         use = {"type": "tool_use", "id": parent, "name": "Bash"}
         of = {"parent_tool_use_id": parent}
         message = {"id": "m", "content": [use]}

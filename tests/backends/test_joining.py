@@ -16,7 +16,7 @@ from genagent_backends.anthropic import AnthropicBackend
 from genagent_backends.base import Backend, Failed
 from genagent_backends.chat import ChatBackend
 from genagent_backends.claude import ClaudeBackend
-from genagent_backends.joining import EVENTS_AS_THEY_COME, Joiner, joined
+from genagent_backends.joining import EVENTS_AS_THEY_COME, MAX_SPEAKERS, Joiner, joined
 from genagent_backends.openai import OpenAIBackend
 from genagent_backends.rehearsal import rehearse, settled
 from genagent_protocol.bounds import Limits
@@ -91,6 +91,17 @@ def test_a_mebibyte_in_pieces_of_one_byte_fits_into_a_turn() -> None:
 
     assert len(gone) < 900
     assert sum(len(str(said.data["text"])) for said in gone) == 1_048_576
+
+
+def test_something_is_held_of_so_many_speakers_and_no_more() -> None:
+    """However many a provider names; what the oldest said goes out."""
+    joiner = Joiner()
+    said = [piece("x" * 1_000)] * EVENTS_AS_THEY_COME
+    said += [piece("y", parent_tool_use_id=f"{number}") for number in range(1_000)]
+    gone = [gone for each in said for gone in joiner.feed(each)]
+
+    assert len(joiner._held) == MAX_SPEAKERS
+    assert gone + joiner.rest() == said
 
 
 def test_the_first_pieces_go_out_at_once() -> None:
