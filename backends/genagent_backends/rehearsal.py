@@ -120,7 +120,7 @@ async def rehearse(
 
     Raises:
         TypeError: the stream yielded what `event()` did not make, or `update_session`
-            returned no session.
+            or `prompt` returned no session.
         BaseException: what the backend or its stream raised.
     """
     turn = turn or RehearsalTurn()
@@ -129,6 +129,10 @@ async def rehearse(
         answer: Streaming | Failed = await settled(backend.prompt(session, prompt, turn))
         if isinstance(answer, Failed):
             return Rehearsed(turn.session, refused=answer)
+        if not is_session(answer.session, session):
+            await _close(answer.events)
+            said = type(answer.session).__name__
+            raise TypeError(f"prompt returned Streaming with {said}, not a session")
         done = Rehearsed(answer.session)
         async with contextlib.aclosing(events_of(answer)) as events:
             async for event in events:
@@ -164,9 +168,13 @@ async def events_of(streaming: Streaming) -> AsyncGenerator[Event, None]:
                 yield event
                 await asyncio.sleep(0)
     finally:
-        close = getattr(events, "aclose", None) or getattr(events, "close", None)
-        if close is not None:
-            await settled(close())
+        await _close(events)
+
+
+async def _close(events: object) -> None:
+    close = getattr(events, "aclose", None) or getattr(events, "close", None)
+    if close is not None:
+        await settled(close())
 
 
 async def _taught(backend: Backend, done: Rehearsed, turn: RehearsalTurn) -> Session:

@@ -110,6 +110,9 @@ async def perform(work: Work) -> Ended:
         return _not_begun(work, events.Failed(reason_of(plain(answer.reason))))
     if not isinstance(answer, Streaming):
         raise TypeError(f"prompt returned {type(answer).__name__}, not Streaming or Failed")
+    if not is_session(answer.session, work.session):
+        await _close(answer.events)
+        raise TypeError(f"prompt returned Streaming with {kind_of(answer.session)}, not a session")
     capture = Capture(work.limits, reason_of)
     reading = Reading(work, capture, began_ms, watched, state)
     await reading.read(answer.events)

@@ -262,6 +262,18 @@ async def test_what_is_no_session_is_not_kept_when_a_session_is_taught(said: str
             assert await agent.run(said) == failed
 
 
+@pytest.mark.parametrize("said", ["Failed", "NoneType"])
+async def test_a_prompt_that_streams_without_a_session_fails_its_turn(said: str) -> None:
+    """It is told, its stream is closed, and the session is as it was before."""
+    async with living(backend=f"{__name__}:Sessionless") as agent:
+        for _ in "12":
+            failed = Failed(
+                TaskCrashed("TypeError", f"prompt returned Streaming with {said}, not a session")
+            )
+            assert await agent.run(said) == failed
+            assert Odd.ended.pop() == "closed"
+
+
 async def test_a_reset_that_returns_nothing_is_refused_and_the_session_stays(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -560,6 +572,27 @@ class Unteachable(Odd):
 
     def reset_session(self, _session: str) -> None:
         """Do something, and forget to return it."""
+
+
+class Sessionless(Odd):
+    """Streams, and does not say what its session is from now on; the prompt says what it says."""
+
+    def start_session(self, _options: FrozenDict) -> str:
+        return "first"
+
+    def prompt(self, session: str, prompt: str, _turn: object) -> Streaming:
+        assert session == "first"
+        return Streaming(Closes(), BackendFailed("none") if prompt == "Failed" else None)
+
+
+class Closes:
+    """A stream that says when it was closed."""
+
+    def __iter__(self) -> Iterator[Event]:
+        yield event("result")
+
+    def close(self) -> None:
+        Odd.ended.append("closed")
 
 
 class Forgetful(Odd):

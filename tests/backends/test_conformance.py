@@ -206,6 +206,13 @@ class ForgetfulOfResets(ForgetfulOfCheckpoints):
     def reset_session(self, session: Box) -> Any: ...
 
 
+class Sessionless(Plainest):
+    """It streams, and forgets to say what its session is from now on."""
+
+    def prompt(self, session: Any, _prompt: str, turn: Turn) -> Streaming:
+        return Streaming(self.says(session, turn), None)
+
+
 class Handmade(Plainest):
     """Its events are not made by `event()`."""
 
@@ -398,6 +405,7 @@ def test_what_prints_alike_need_not_be_the_same(backend: type[Opaque], test: str
         (Forgetful, FOLDS, "update_session returned NoneType, not a session"),
         (ForgetfulOfCheckpoints, APPLIES, "None"),
         (ForgetfulOfResets, RESETS, "None"),
+        (Sessionless, CONTINUES, "prompt returned Streaming with NoneType, not a session"),
         (Handmade, ANSWERS, "event() makes events"),
         (Handmade, CONTINUES, "the stream yielded what `event()` did not make"),
         (OfOneLoop, ANSWERS, "attached to a different loop"),
