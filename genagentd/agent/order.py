@@ -33,11 +33,19 @@ class Order:
         return place
 
     def advance(self) -> None:
-        """Do what has its turn, up to the first place that is still open."""
+        """Do what has its turn, up to the first place that is still open.
+
+        What an act raises, the loop's exception handler hears.
+        """
         while self._places and (act := self._places[0].act) is not None:
-            # Taken out first: one that raises must not hold up the others for ever.
             self._places.popleft()
-            act()
+            try:
+                act()
+            except BaseException as error:  # noqa: BLE001  # whatever came through, who is behind has to go
+                # Who brought us here may only have left a place before it, and is not to blame.
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "What had waited for its place was not sent", "exception": error}
+                )
         if self._places:
             self._places[0].is_first()
 
@@ -61,7 +69,7 @@ class Place:
         self._order.advance()
 
     def leave(self) -> None:
-        """Send nothing here, or nothing more: what comes behind may go."""
+        """Send nothing here, or nothing more: what comes behind may go. Twice is fine."""
         self.fill(lambda: None)
 
     async def reached(self) -> None:
