@@ -36,6 +36,7 @@ from support.agent_life import (
     mint,
 )
 from support.plain_values import anything
+from support.wires import until
 
 TALKER = "support.recorders:Talker"
 ANNA = AgentHandle("anna", INCARNATION, 1, 2, "here")
@@ -221,10 +222,13 @@ async def _only_its_own(steps: list[str], picks: list[int]) -> None:
         await asyncio.sleep(0)
     for number in range(4):
         daemon.ends(number)
-    while daemon.owed or not all(task.done() for task in running):
+
+    def over() -> bool:
         if daemon.owed:
             hear()
-        await asyncio.sleep(0)
+        return not daemon.owed and all(task.done() for task in running)
+
+    await until(over, "all is heard, and nothing is waited for")
     await asyncio.gather(*running, return_exceptions=True)
     while daemon.owed:
         hear()
@@ -463,8 +467,7 @@ async def test_what_follows_a_notification_by_name_does_not_overtake_it() -> Non
     await asyncio.sleep(0)
 
     sent.locates(BOB)
-    while len(sent.to(BOB)) < 4:
-        await asyncio.sleep(0)
+    await until(lambda: len(sent.to(BOB)) == 4, "everything is sent")
 
     first, second, third, fourth = sent.to(BOB)
     assert (first, second) == (envelopes.Notify(event="first"), envelopes.Notify(event="second"))
@@ -502,8 +505,7 @@ async def test_a_turn_waits_for_what_it_has_sent() -> None:
         return sent.to(BOB)
 
     speaking = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(turn())))
-    while not sent.locates(BOB) and not speaking.done():
-        await asyncio.sleep(0)
+    await until(lambda: sent.locates(BOB) or speaking.done(), "it is asked where bob is")
 
     assert await speaking == [envelopes.Notify(event="last words")]
 
@@ -520,14 +522,29 @@ async def test_the_time_of_a_call_includes_what_comes_before_it(target: Any) -> 
     assert sent.to(BOB) == []
 
 
-async def test_of_a_call_that_was_sent_the_effect_is_unknown() -> None:
+async def test_of_a_call_that_was_sent_the_effect_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also if finding its target took a part of the time."""
     sent = Sent()
-    asking = asyncio.create_task(sent.peers().ask("bob", "hi", timeout_ms=200))
-    while not sent.locates(BOB):
-        await asyncio.sleep(0)
+    passing: list[Callable[[], object]] = []
+    loop = asyncio.get_running_loop()
+    call_at = loop.call_at
 
-    with pytest.raises(CallTimeout, match="ask got no answer within 200 ms; its effect is unknown"):
+    def noted(when: float, passed: Callable[[], object], *rest: Any) -> asyncio.TimerHandle:
+        passing.append(passed)
+        return call_at(when, passed, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "call_at", noted)
+        asking = asyncio.create_task(sent.peers().ask("bob", "hi", timeout_ms=10**9))
+        await asyncio.sleep(0)
+    sent.locates(BOB)
+    await until(lambda: sent.to(BOB), "it is sent")
+    [its_time_is_over] = passing
+    its_time_is_over()
+
+    with pytest.raises(CallTimeout, match=r"ask got no answer within .* ms; its effect is unknown"):
         await asking
     assert len(sent.to(BOB)) == 1
 
@@ -555,9 +572,11 @@ async def test_no_wait_of_a_call_has_a_limit_of_its_own(
         await asyncio.sleep(0)
     while sent.locates(BOB):
         pass
-    while len(sent.to(BOB)) < 2:
+    # Not `until`, which has a limit of its own.
+    for _ in range(10):
         await asyncio.sleep(0)
 
+    assert len(sent.to(BOB)) == 2
     assert all(limit_ms is not None and when >= now + limit_ms / 1000 for when in set_for)
     asking.cancel()
 
@@ -576,8 +595,7 @@ class Hostile(str):
 async def refusal(sent: Sent, use: Any) -> str:
     """Return what a call to a name says that nobody has."""
     asking = asyncio.ensure_future(use)
-    while not sent.asked(requests.Whereis, requests.StopAgent):
-        await asyncio.sleep(0)
+    await until(lambda: sent.asked(requests.Whereis, requests.StopAgent), "it is asked for")
     [asked] = sent.asked(requests.Whereis, requests.StopAgent)
     where = isinstance(asked.request, requests.Whereis)
     answer = Found(handle=None) if where else Refused(NOT_FOUND)

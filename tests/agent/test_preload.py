@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+import tempfile
 
 #: Says in how many places new blocks of all small sizes do not lie side by side.
 _COUNT = """
@@ -20,12 +20,16 @@ print(strewn)
 _SIZES = len(range(48, 513, 16))
 
 
-def test_what_an_agent_makes_lies_together(tmp_path: Path) -> None:
+def test_what_an_agent_makes_lies_together() -> None:
     """Each gap that it would fill is on a page that all agents share, until one writes to it.
 
     One new pool for each size, and a second one where the first was nearly full; without
     the fillers it is about six for each.
     """
-    said = subprocess.run([sys.executable, "-c", _COUNT, tmp_path], check=True, capture_output=True)
+    # It is going to hold a socket, and the path of one has to be short.
+    with tempfile.TemporaryDirectory(prefix="ga") as short:
+        said = subprocess.run(
+            [sys.executable, "-c", _COUNT, short], check=True, capture_output=True
+        )
 
     assert int(said.stdout) <= 2 * _SIZES
