@@ -10,6 +10,7 @@ turn's thread; a `def` callback can only send: `notify`, `submit_with_completion
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Mapping
@@ -41,7 +42,7 @@ from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from genagentd import arguments, sendable
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Answer, Calls, Say, in_time
-from genagentd.agent.order import Order
+from genagentd.agent.order import Order, Place
 from genagentd.agent.own_refs import OwnRefs
 from genagentd.starting import start_request
 
@@ -94,6 +95,8 @@ class Peers:
             self._here(self._notify_by_name, sendable.agent_name(target), notification)
 
     def _notify_by_name(self, name: Plain, notification: Notify) -> None:
+        # Asked first: a place has to be left again, whatever comes of the question.
+        asked = self._calls.ask_daemon(Whereis(name=name))
         place = self._order.place()
 
         def found(answer: asyncio.Future[Answer]) -> None:
@@ -103,14 +106,14 @@ class Peers:
             else:
                 place.leave()
 
-        self._calls.ask_daemon(Whereis(name=name)).add_done_callback(found)
+        asked.add_done_callback(found)
 
     async def all_sent(self, within_ms: int) -> None:
         """Return when nothing that was begun waits to be sent any more, or after *within_ms*."""
-        await self._there(self._all_gone(within_ms))
+        await self._in_order(lambda place: self._all_gone(place, within_ms))
 
-    async def _all_gone(self, within_ms: int) -> None:
-        with self._order.place() as place, contextlib.suppress(TimeoutError):
+    async def _all_gone(self, place: Place, within_ms: int) -> None:
+        with contextlib.suppress(TimeoutError):
             async with timeout(within_ms / 1000):
                 await place.reached()
 
@@ -298,7 +301,7 @@ class Peers:
         frozen = sendable.agent_name(name)
         if name_key(frozen) == name_key(self._name):
             raise RefusedError("stop: an agent cannot stop itself", Reason("self_stop"))
-        answer = await self._there(self._stopped(frozen))
+        answer = await self._in_order(lambda place: self._stopped(place, frozen))
         if answer == Refused(NOT_FOUND):
             raise sendable.nobody("stop", name)
         if isinstance(answer, Refused):
@@ -323,6 +326,50 @@ class Peers:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
+    async def _in_order(self, work: Callable[[Place], Coroutine[Any, Any, T]]) -> T:
+        """Await *work* there, with a place behind everything that this thread has begun so far.
+
+        The place is left at the end of *work*, unless *work* has left it before.
+        """
+        if threading.get_ident() == self._thread:
+            with self._order.place() as place:
+                return await work(place)
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._here(self._begin, work, answer)
+        return await asyncio.wrap_future(answer)
+
+    def _begin(
+        self,
+        work: Callable[[Place], Coroutine[Any, Any, T]],
+        answer: concurrent.futures.Future[T],
+    ) -> None:
+        if answer.cancelled():
+            return
+        # The place is taken here and not by the coroutine, which has its first step only later,
+        # when what was begun after it may have been sent; or never, if it is cancelled by then.
+        place = self._order.place()
+        task = self._loop.create_task(work(place))
+
+        def over(task: asyncio.Task[T]) -> None:
+            place.leave()
+            if task.cancelled():
+                answer.cancel()
+                return
+            error = task.exception()
+            if not answer.set_running_or_notify_cancel():
+                return
+            if error is None:
+                answer.set_result(task.result())
+            else:
+                answer.set_exception(error)
+
+        def given_up(answer: concurrent.futures.Future[T]) -> None:
+            if answer.cancelled():
+                self._loop.call_soon_threadsafe(task.cancel)
+
+        task.add_done_callback(over)
+        answer.add_done_callback(given_up)
+
     def _post(self, handle: AgentHandle, envelope: object, ref: str | None = None) -> None:
         to = handle.incarnation.text
         self._here(self._order.send, lambda: self._say(to, envelope, ref))
@@ -342,34 +389,36 @@ class Peers:
             self._captured(target)
         else:
             target = sendable.agent_name(target)
-        return await self._there(self._called(target, request, what, limit))
+        whom = target
+        return await self._in_order(lambda place: self._called(place, whom, request, what, limit))
 
     async def _called(
         self,
+        place: Place,
         target: AgentHandle | Plain,
         request: Callable[[AgentHandle], Ask | Tell | NotifyAck],
         what: str,
         timeout_ms: int | None,
     ) -> Answer:
         async with in_time(what, timeout_ms, NOT_SENT) as fate:
-            with self._order.place() as place:
-                handle = target if isinstance(target, AgentHandle) else await self._whereis(target)
-                if handle is None:
-                    raise sendable.nobody(what, target)
-                if handle.incarnation == self._incarnation:
-                    raise RefusedError(
-                        f"{what}: an agent that waits for itself waits for ever",
-                        Reason("self_call"),
-                    )
-                await place.reached()
-                fate.text = UNKNOWN_FATE
-                answer = self._calls.of_agent(handle, request(handle), what)
+            handle = target if isinstance(target, AgentHandle) else await self._whereis(target)
+            if handle is None:
+                raise sendable.nobody(what, target)
+            if handle.incarnation == self._incarnation:
+                raise RefusedError(
+                    f"{what}: an agent that waits for itself waits for ever",
+                    Reason("self_call"),
+                )
+            await place.reached()
+            fate.text = UNKNOWN_FATE
+            answer = self._calls.of_agent(handle, request(handle), what)
+            place.leave()
             return await answer
 
-    async def _stopped(self, name: Plain) -> Answer:
-        with self._order.place() as place:
-            await place.reached()
-            answer = self._calls.ask_daemon(StopAgent(name=name))
+    async def _stopped(self, place: Place, name: Plain) -> Answer:
+        await place.reached()
+        answer = self._calls.ask_daemon(StopAgent(name=name))
+        place.leave()
         return await answer
 
     async def _looked_up(self, name: Plain) -> AgentHandle | None:

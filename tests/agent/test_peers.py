@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -663,8 +665,91 @@ async def test_who_gives_up_holds_nobody_up() -> None:
     assert [notification.event for notification in sent.to(BOB)] == ["first", "second"]
 
 
+class TurnsThread:
+    """A loop in a thread of its own, as that of an agent's turns."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+
+    def do(self, act: Callable[[], object]) -> None:
+        """Do *act*, and the first step of the tasks that it makes; the coordinator stands still."""
+
+        async def done() -> None:
+            act()
+            await asyncio.sleep(0)
+
+        asyncio.run_coroutine_threadsafe(done(), self.loop).result(30)
+
+    async def _end_all(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._end_all(), self.loop).result(30)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+@contextlib.contextmanager
+def turns_thread() -> Iterator[TurnsThread]:
+    """Begin such a thread, and end it and what it still waits for."""
+    turn = TurnsThread()
+    try:
+        yield turn
+    finally:
+        turn.close()
+
+
+async def test_what_follows_a_call_in_a_turn_does_not_overtake_it() -> None:
+    """The call has its first step in the coordinator later than a notification is sent there."""
+    sent = Sent()
+    peers = sent.peers()
+
+    def speak() -> None:
+        calls.append(asyncio.create_task(peers.notify_ack(BOB, "first")))
+        asyncio.get_running_loop().call_soon(peers.notify, BOB, "second")
+
+    calls: list[asyncio.Task[None]] = []
+    with turns_thread() as turn:
+        turn.do(speak)
+        await until(lambda: len(sent.to(BOB)) == 2, "both are sent")
+
+    assert [_event_of(said) for said in sent.to(BOB)] == ["first", "second"]
+
+
+@pytest.mark.parametrize("by", ["turn", "coordinator"])
+async def test_a_call_that_is_given_up_before_its_first_step_is_not_sent_and_holds_nobody_up(
+    by: str,
+) -> None:
+    """The turn may have ended by then, or somebody cancels whatever the coordinator does."""
+    sent, others = Sent(), asyncio.all_tasks()
+    peers = sent.peers()
+    calls: list[asyncio.Task[None]] = []
+    with turns_thread() as turn:
+        turn.do(lambda: calls.append(asyncio.create_task(peers.notify_ack(BOB, "never"))))
+        if by == "turn":
+            turn.do(lambda: calls[0].cancel())
+        else:
+            asyncio.get_running_loop().call_soon(
+                lambda: [task.cancel() for task in asyncio.all_tasks() - others]
+            )
+        turn.do(lambda: peers.notify(BOB, "second"))
+        await until(lambda: sent.to(BOB), "the second is sent")
+        await peers.all_sent(30_000)
+        await until(calls[0].done, "it is given up")
+
+    assert calls[0].cancelled()
+    assert sent.to(BOB) == [envelopes.Notify(event="second")]
+
+
 @given(
-    st.lists(
+    in_turn=st.booleans(),
+    done=st.lists(
         st.sampled_from(
             [
                 *(f"{what} {when}" for what in ("name", "handle", "call") for when in ("", "soon")),
@@ -672,12 +757,14 @@ async def test_who_gives_up_holds_nobody_up() -> None:
             ]
         ),
         max_size=25,
-    )
+    ),
 )
-def test_what_is_sent_arrives_in_the_order_in_which_it_was_begun(done: list[str]) -> None:
-    """However names and handles are mixed, whenever the names are known, and before a stop."""
+def test_what_is_sent_arrives_in_the_order_in_which_it_was_begun(
+    in_turn: bool, done: list[str]
+) -> None:
+    """By callbacks or by a turn, whenever the names are known, and before a stop."""
 
-    async def sent_so() -> None:
+    async def sent_so(do: Callable[[Callable[[], object]], object]) -> None:
         sent = Sent()
         peers = sent.peers()
         begun: list[int] = []
@@ -702,26 +789,28 @@ def test_what_is_sent_arrives_in_the_order_in_which_it_was_begun(done: list[str]
                 case "turn", _:
                     await asyncio.sleep(0)
                 case _, "soon":
-                    asyncio.get_running_loop().call_soon(send, what)
+                    asyncio.get_running_loop().call_soon(do, partial(send, what))
                 case _:
-                    send(what)
+                    do(partial(send, what))
         for _ in range(2):
             await asyncio.sleep(0)
-        stopping = asyncio.create_task(peers.stop("bob"))
-        await asyncio.sleep(0)
-        while sent.locates(BOB):
-            pass
+        do(lambda: calls.append(asyncio.create_task(peers.stop("bob"))))
+        await until(
+            lambda: not sent.locates(BOB) and sent.asked(requests.StopAgent), "bob is to be stopped"
+        )
         await peers.all_sent(30_000)
-        while not (stop := sent.asked(requests.StopAgent)):
-            await asyncio.sleep(0)
 
+        [stop] = sent.asked(requests.StopAgent)
         assert [_event_of(said) for said in sent.to(BOB)] == begun
         said = [said for _, said, _ in sent.said]
-        assert said.index(stop[0]) > max(map(said.index, sent.to(BOB)), default=-1)
-        for task in (*calls, stopping):
-            task.cancel()
+        assert said.index(stop) > max(map(said.index, sent.to(BOB)), default=-1)
+        do(lambda: [task.cancel() for task in calls])
 
-    asyncio.run(sent_so())
+    if not in_turn:
+        asyncio.run(sent_so(lambda act: act()))
+        return
+    with turns_thread() as turn:
+        asyncio.run(sent_so(turn.do))
 
 
 def _event_of(said: envelopes.Notify | envelopes.Call) -> object:
