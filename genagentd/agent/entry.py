@@ -251,7 +251,9 @@ class Life:
         )
         reason = await shell.run()
         if self._channel is not None and not self._channel.lost:
-            await context.peers.all_sent(LAST_NOTIFICATIONS_MS)
+            # In a task of its own, which its time limit cancels, or somebody else; ours cannot be.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.create_task(context.peers.all_sent(LAST_NOTIFICATIONS_MS))
         return _last_word(outgoing, reason, shell.unresolved)
 
     def _orphaned(self) -> None:

@@ -23,9 +23,17 @@ from genagent_protocol.errors import CallTimeout, UsageError
 from genagent_protocol.errors import Refused as RefusedError
 from genagent_protocol.events import Completed, EventCoverage, Failed, Response, event
 from genagent_protocol.header import DAEMON
-from genagent_protocol.reasons import INTERRUPTED, NORMAL, NOT_FOUND, Reason, StartError
+from genagent_protocol.reasons import (
+    INTERRUPTED,
+    NORMAL,
+    NOT_FOUND,
+    SHUTDOWN,
+    Reason,
+    StartError,
+)
 from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
 from genagent_protocol.supervision.effects import NotStarted, Started, Stopped
+from genagentd.agent import entry
 from genagentd.agent.calls import Calls
 from genagentd.agent.own_refs import OwnRefs
 from genagentd.agent.peers import Peers
@@ -334,6 +342,20 @@ async def test_a_notification_by_name_is_sent_even_if_the_agent_ends_right_after
             said.header.to for said in agent.said if isinstance(said.envelope, envelopes.Notify)
         ]
         assert sent == [BOB.incarnation.text]
+
+
+async def test_a_name_that_nobody_answers_for_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last notifications get a moment, and the last word is said after it."""
+    monkeypatch.setattr(entry, "LAST_NOTIFICATIONS_MS", 1)
+    async with talking() as agent:
+        notify(agent, "notify", "bob", "over to you")
+        await asked(agent, requests.Whereis)
+        last = await agent.stop()
+
+        assert last.reason == SHUTDOWN
+        assert agent.told(envelopes.Notify) == []
 
 
 async def test_a_told_prompt_completes_in_handle_info() -> None:

@@ -26,7 +26,7 @@ from genagent_protocol.plain import FrozenDict, freeze
 from genagent_protocol.reasons import SHUTDOWN
 from genagent_protocol.refs import BootId, Incarnation, MailboxAddress, RequestRef
 from genagent_protocol.requests import AgentRequest
-from genagentd.agent.entry import Life
+from genagentd.agent.entry import Life, _Coordinator
 from genagentd.arrivals import Message
 from genagentd.channels import Connection
 from genagentd.outbox import MESSAGE_COST_BYTES, WINDOW_BYTES
@@ -179,10 +179,21 @@ class Conversation:
     async def ended(self) -> envelopes.Exiting:
         """Return the agent's last word when its life is over."""
         last = await self.next(envelopes.Exiting)
-        async with asyncio.timeout(DEADLINE_S):
-            await self.life
+        await over(self.life)
         assert self.said[-1].envelope == last
         return last
+
+
+async def over(life: asyncio.Task[int]) -> int:
+    """Return what *life* comes to, and end it if it comes to nothing in time."""
+    # It takes no cancellation, so a time limit would wait for it, and so would the test's loop.
+    try:
+        ended, _ = await asyncio.wait([life], timeout=DEADLINE_S)
+    finally:
+        asyncio.Task.cancel(life)
+        await asyncio.wait([life])
+    assert ended, "the life did not end"
+    return life.result()
 
 
 def mint() -> RequestRef:
@@ -215,7 +226,8 @@ async def newborn(
         alarms: list[int] = []
         life = Life(path, os.getpid(), alarms.append)
         await life.listen()
-        task = asyncio.create_task(life.live())
+        # As a process does it: under its own task, a time limit would hold that does not there.
+        task = _Coordinator(life.live(), loop=asyncio.get_running_loop())
         async with _greeted(path, task, wanted, watched=watched) as conversation:
             conversation.alarms = alarms
             yield conversation
@@ -285,7 +297,7 @@ async def _greeted(
         if not life.done() and connection.open:
             conversation.say(envelopes.StopAsked(reason=SHUTDOWN))
         try:
-            await asyncio.wait_for(life, DEADLINE_S)
+            await over(life)
         finally:
             connection.close()
 
