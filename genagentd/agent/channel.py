@@ -37,7 +37,8 @@ class Channel:
         self._daemon_pid = daemon_pid
         self._route: bytes | None = None
         self.lost = False
-        #: Frames of strangers, and frames without a header that could be read.
+        #: Frames of strangers, and frames without a header that could be read. The daemon gets no
+        #: credit for them: strangers have no window, and it writes every header anew itself.
         self.bad_frames = 0
         self._rendezvous = Rendezvous(path, self._heard, self._gone, daemon_pid)
 
