@@ -73,6 +73,12 @@ class Places:
         """Where one life of an agent is found by the daemon; no other life uses that path."""
         return socket_path.of_agent(str(self.agents), pid, started_ticks)
 
+    def forget_agent(self, pid: int, started_ticks: int) -> None:
+        """Remove the file at which that process was to be found, if it is still there."""
+        # One that cannot be removed is no reason to keep anything else from going on.
+        with contextlib.suppress(OSError):
+            os.unlink(self.agent_socket(pid, started_ticks))
+
     @property
     def longest_socket(self) -> str:
         """A path as long as any that `agent_socket` returns in the life of one daemon."""

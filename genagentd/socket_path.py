@@ -115,7 +115,13 @@ def peer_of(fd: int) -> tuple[int, int]:
     Raises:
         OSError: it is none.
     """
-    with socket.socket(fileno=os.dup(fd)) as connected:
+    own = os.dup(fd)
+    try:
+        connected = socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        raise
+    with connected:
         raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", raw)
     return pid, uid

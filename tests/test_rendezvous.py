@@ -15,6 +15,7 @@ import pytest
 from genagentd import kernel
 from genagentd.arrivals import Message
 from genagentd.rendezvous import Rendezvous
+from genagentd.socket_path import peer_of
 from genagentd.sockets import News, Side, Socket
 from support.wires import Mouth, until
 
@@ -128,12 +129,27 @@ async def test_a_file_that_somebody_else_put_there_stays(place: Place) -> None:
 
 async def test_where_nobody_can_be_found_nothing_stays_open(tmp_path: Path) -> None:
     Socket(Side.ONE, News.ENDED).close(0)  # The context has its descriptors now.
-    before = kernel.open_descriptors()
+    before, missing = kernel.open_descriptors(), str(tmp_path / "missing" / "s")
 
-    with pytest.raises(FileNotFoundError):
-        Rendezvous(str(tmp_path / "missing" / "s"), lambda _message: None, lambda _route: None, 1)
+    # More of them than the descriptors that the first socket of all still has to give back.
+    for _ in range(20):
+        with pytest.raises(FileNotFoundError):
+            Rendezvous(missing, lambda _message: None, lambda _route: None, 1)
 
     await until(lambda: kernel.open_descriptors() <= before, "all came back")
+
+
+def test_whoever_asks_for_the_peer_of_no_connection_leaves_nothing_open() -> None:
+    """The number of a connection that ended may be a pipe's by the time that it is asked about."""
+    read_end, write_end = os.pipe()
+    before = kernel.open_descriptors()
+
+    with pytest.raises(OSError, match="socket"):
+        peer_of(read_end)
+
+    assert kernel.open_descriptors() == before
+    os.close(read_end)
+    os.close(write_end)
 
 
 _WAITER = """

@@ -135,7 +135,7 @@ def _driven(loop: asyncio.AbstractEventLoop, life: Coroutine[Any, Any, int]) -> 
         except (SystemExit, KeyboardInterrupt, RuntimeError) as stray:
             # asyncio lets the first two through from any task, also from one that nobody awaits;
             # the last is how it says that somebody stopped the loop.
-            if task.done():
+            if task.done() or loop.is_closed():
                 raise
             log.line("task.stray_exit", error=log.class_of(stray))
 

@@ -65,15 +65,19 @@ async def _one_life(path: str) -> int:
     """Be an agent and its daemon, at both ends of one channel; return the exit status."""
     agent, opened = Life(path, os.getpid()), asyncio.Event()
     await agent.listen()
-    living = asyncio.ensure_future(agent.live())
-    daemon = Connection(path, _hear, opened.set, lambda: None)
     try:
-        await opened.wait()
-        for said in (_HELLO, Ping(call=0), StopAsked(reason=NORMAL)):
-            daemon.send(_HEADER, codec.encode(said))
-        return await living
+        daemon = Connection(path, _hear, opened.set, opened.set)
+        try:
+            await opened.wait()
+            if not daemon.open:
+                raise ConnectionResetError(f"nobody could be found at {path}")
+            for said in (_HELLO, Ping(call=0), StopAsked(reason=NORMAL)):
+                daemon.send(_HEADER, codec.encode(said))
+            return await agent.live()
+        finally:
+            daemon.close()
     finally:
-        daemon.close()
+        agent.close()
 
 
 def _hear(message: Message) -> None:

@@ -146,11 +146,20 @@ class Orphans:
 
     One that runs as another user cannot be killed. It is named in the log once, tried
     again at each sweep, reaped when it ends, and waited for by nobody.
+
+    `on_end(pid, started_ticks)` is called for each that has ended, before anybody else can
+    have its number.
     """
 
-    def __init__(self, known: Callable[[], Collection[int]], owns: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        known: Callable[[], Collection[int]],
+        owns: Callable[[int], bool],
+        on_end: Callable[[int, int], None] = lambda _pid, _ticks: None,
+    ) -> None:
         self._known = known
         self._owns = owns
+        self._on_end = on_end
         self._dying: dict[int, int] = {}
         #: Those that may not be signalled.
         self._immune: dict[int, int] = {}
@@ -212,6 +221,7 @@ class Orphans:
         pidfd = (self._dying if pid in self._dying else self._immune).pop(pid)
         self._loop.remove_reader(pidfd)
         try:
+            self._on_end(pid, kernel.started_ticks(pid))
             os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
         except ChildProcessError:
             pass  # Somebody else's child by now; its parent reaps it.

@@ -7,6 +7,7 @@ drained. It decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -34,6 +35,8 @@ from genagentd.environment import agent_environment
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace
 
+#: Between the end of a process's channel and its own, at most; more, and it was not its end.
+MOMENT_S = 0.1
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
 
@@ -132,6 +135,8 @@ class Life:
             wrong = "is not absolute"
         elif not os.path.isdir(cwd):
             wrong = "is not a directory" if os.path.lexists(cwd) else "does not exist"
+        elif not os.access(cwd, os.X_OK, effective_ids=True):
+            wrong = "may not be entered"
         else:
             return cwd
         message = f"the working directory {cwd} {wrong}"
@@ -245,7 +250,10 @@ class Life:
         assert self._watched is not None
         listener = self._port.connection.listener_pid
         if listener != self._port.pid:
-            self._channel_failed(self._missed(self._watched, f"process {listener} listens there"))
+            # That nobody knows who it was, or that it has ended, is its end, which is told.
+            if listener and self._watched.lives:
+                why = f"process {listener} listens there"
+                self._channel_failed(self._missed(self._watched, why))
             return
         self._greeted = True
         board = self._around.switchboard
@@ -262,7 +270,12 @@ class Life:
     def _channel_ended(self) -> None:
         if self._greeted:
             self.drained(held=False)
-        elif self._watched is not None and self._watched.lives:
+        else:
+            asyncio.get_running_loop().call_later(MOMENT_S, self._not_found)
+
+    def _not_found(self) -> None:
+        # Whoever ended closed its files a moment before the kernel says so.
+        if self._watched is not None and self._watched.lives and not self._disposed:
             why = "nobody listens there: leave the files of the runtime directory where they are"
             self._channel_failed(self._missed(self._watched, why))
 
@@ -314,7 +327,8 @@ class Life:
         with contextlib.ExitStack() as left:
             if self._watched is not None:
                 # If it ended before it was found; otherwise the agent removed it itself.
-                left.callback(_remove, self._place_of(self._watched))
+                watched = self._watched
+                left.callback(self._around.places.forget_agent, watched.pid, watched.started_ticks)
             if self._log is not None:
                 left.callback(self._log.close)
             if self._port is not None:
@@ -333,12 +347,6 @@ class Refusal(Exception):
     def __init__(self, error: StartError) -> None:
         self.error = error
         super().__init__(str(error))
-
-
-def _remove(path: str) -> None:
-    # A file that cannot be removed is no reason to keep an agent's end from being told.
-    with contextlib.suppress(OSError):
-        os.unlink(path)
 
 
 def _exhausted(message: str) -> StartError:

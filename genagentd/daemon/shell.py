@@ -66,8 +66,10 @@ class Shell:
         self._starter = Starter(
             config.start_method, agent_environment(config.pass_env, {}), str(places.agents)
         )
-        self._orphans = Orphans(self._known, self._starter.owns)
-        self._starter.on_launched = self._orphans.sweep_soon
+        self._orphans = Orphans(self._known, self._starter.owns, places.forget_agent)
+        # A little later: the next launch may begin then.
+        loop = asyncio.get_running_loop()
+        self._starter.on_launched = lambda: loop.call_soon(self.sweep)
         self._around = Surroundings(
             places, config, self._starter, self._board, self.feed, Allowance()
         )

@@ -54,7 +54,7 @@ class Starter:
         #: When the launch under way began: whoever is younger may be its newborn.
         self._since_ticks = 0
         #: Called after every launch: what was spared during it can be judged now.
-        self.on_launched: Callable[[], None] = lambda: None
+        self.on_launched: Callable[[], object] = lambda: None
         _forget_main()
 
     def warm(self) -> None:
@@ -129,7 +129,6 @@ class Starter:
             self._end_helper()
         if self._helper is not None and self._helper.environ != self._environ:
             # Whoever waits was started with the old one, too; it ends with its helper.
-            self._forget_waiting(self._helper)
             self._end_helper()
         if self._helper is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -144,6 +143,9 @@ class Starter:
 
     def _end_helper(self) -> None:
         if self._helper is not None:
+            # It may have been ended while it rehearsed.
+            with contextlib.suppress(OSError):
+                os.unlink(of_agent(self._directory, self._helper.pid, 0))
             self._helper.close()
             self._helper = None
 
@@ -166,26 +168,14 @@ class Starter:
         if helper is None:
             return
         if helper.waiting is not None and not _lives(helper.waiting):
-            self._forget_waiting(helper)
+            helper.waiting = None
         if not helper.alive and not self._turn.locked():
-            self._forget_waiting(helper)
             self._end_helper()
             if helper.proven:
                 self._ready_helper()
 
-    def _forget_waiting(self, helper: _Helper) -> None:
-        """Whoever waits becomes nobody; it may not have come to remove its file itself."""
-        if helper.waiting is not None:
-            # It is our child and not reaped yet, so nobody else has that pid.
-            place = of_agent(self._directory, helper.waiting, kernel.started_ticks(helper.waiting))
-            with contextlib.suppress(OSError):
-                os.unlink(place)
-            helper.waiting = None
-
     def close(self) -> None:
-        """End the helper and reap it; there is no launch any more."""
-        if self._helper is not None:
-            self._forget_waiting(self._helper)
+        """End the helper and reap it."""
         self._end_helper()
 
 

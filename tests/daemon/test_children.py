@@ -70,6 +70,27 @@ async def test_a_process_of_another_user_holds_up_nothing() -> None:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("nothing_left")
+async def test_the_end_of_each_is_told_while_its_number_is_its_own() -> None:
+    """What has its name can be removed then, and nobody else's."""
+    told: list[tuple[int, int, bool]] = []
+    orphans = Orphans(
+        frozenset,
+        lambda _pid: False,
+        lambda pid, ticks: told.append((pid, ticks, pid in kernel.children(os.getpid()))),
+    )
+    both = [_asleep() for _ in range(2)]
+    expected = {(process.pid, kernel.started_ticks(process.pid), True) for process in both}
+
+    assert await orphans.settled(30) == []
+
+    assert set(told) == expected
+    assert len(told) == len(both)
+    for process in both:
+        process.returncode = 0
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("immune", [set(), {0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}, {0, 1, 2}])
 async def test_whoever_cannot_be_killed_the_others_are(immune: set[int]) -> None:
     """Whatever part of the orphans refuses, and also when that changes later."""

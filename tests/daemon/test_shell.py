@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.refs import BootId, Incarnation
+from genagent_protocol.requests import StartAgent
+from genagent_protocol.supervision import inputs
 from genagentd.config import Config
 from genagentd.daemon import shell as shells
 from genagentd.daemon.allowance import PER_AGENT, Allowance
-from genagentd.daemon.lives import Life, Surroundings
+from genagentd.daemon.lives import Life, Refusal, Surroundings
 from genagentd.daemon.shell import Shell
 from genagentd.paths import Places
 
@@ -121,6 +124,51 @@ async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_p
     assert sorted(done) == [0, 1, 2, 3]
     assert not gone.exists()
     await asyncio.sleep(0)
+
+
+# --- whom it was that was found
+
+
+@pytest.mark.parametrize("listener", [0, 7, 8])
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_stranger_where_an_agent_was_to_be_found_is_told_and_an_end_is_not(
+    listener: int, lives: bool, tmp_path: Path
+) -> None:
+    """A process that ended after it said that it is ready is told by its end alone."""
+    facts: list[Any] = []
+    board: Any = SimpleNamespace(
+        open_port=lambda _port: None, say=lambda _port, _hello: True, telemetry_watched=False
+    )
+    nobody: Any = None
+    places = Places(tmp_path, tmp_path)
+    around = Surroundings(places, Config(), nobody, board, facts.append, Allowance())
+    life: Any = Life(INCARNATION, StartAgent(name="x", agent=None, backend="echo"), around)
+    life._watched = SimpleNamespace(pid=7, started_ticks=70, lives=lives)
+    life._port = SimpleNamespace(pid=7, connection=SimpleNamespace(listener_pid=listener))
+
+    life._open()
+
+    wrong = [inputs.ChannelFailed] if lives and listener == 8 else []
+    assert [type(fact) for fact in facts] == wrong
+    assert life._greeted == (listener == 7)
+    assert all(fact.error.kind == "bad_directory" for fact in facts)
+
+
+def test_a_directory_that_may_not_be_entered_is_refused_before_there_is_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody: Any = None
+    around = Surroundings(
+        Places(tmp_path, tmp_path), Config(), nobody, nobody, lambda _fact: None, Allowance()
+    )
+    start = StartAgent(name="x", agent=None, backend="echo", cwd=str(tmp_path))
+    life = Life(INCARNATION, start, around)
+    assert life._checked_directory() == str(tmp_path)
+
+    # Root may enter any; whoever else runs this may not.
+    monkeypatch.setattr(os, "access", lambda *_asked, **_how: False)
+    with pytest.raises(Refusal, match="bad_directory"):
+        life._checked_directory()
 
 
 # --- descriptors
