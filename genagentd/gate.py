@@ -33,8 +33,9 @@ CLOSE = 1_024
 PORTION = 16
 SPARE = 16
 LEAST = 2 * PORTION + SPARE
-#: How soon it is looked again whether there is room for a portion.
+#: How soon it is looked again whether there is room for a portion, and whether one is inside.
 LOOK_AGAIN_S = 0.2
+LOOK_SOON_S = 0.002
 #: How long an entrance that nobody comes to any more is kept for who was on the way to it.
 RETIRED_S = 1.0
 
@@ -84,6 +85,8 @@ class Gate:
         #: Acceptances since the descriptors were counted, and when that was.
         self._uncounted = 0
         self._counted_at = 0.0
+        #: The last one that nobody comes to any more, and by which some may be on the way in.
+        self._given: Entrance | None = None
         self._open(self._count())
 
     @property
@@ -113,6 +116,7 @@ class Gate:
             front.remove()
             self._front, self._wide_open = None, False
             self._retry_later()
+        self._given = front
         self._retire_later(front)
 
     def ended(self, name: str) -> None:
@@ -132,6 +136,7 @@ class Gate:
         if not self._replace(front, free):
             self._retry_later()
         elif front is not None and was_wide:
+            self._given = front
             self._retire_later(front)
         elif front is not None:
             self._loop.remove_reader(front.fd)
@@ -139,6 +144,7 @@ class Gate:
                 # Nobody comes to it any more, and who waits there cannot be let in.
                 os.close(front.fd)
             else:
+                self._given = front
                 self._accept_from(front)
                 self._retire_later(front)
 
@@ -177,6 +183,10 @@ class Gate:
         if front is None or self._wide_open:
             return
         self._loop.remove_reader(front.fd)
+        if self._given is not None and _is_waited_at(self._given):
+            # Who waits there is being let in, and has no descriptor yet that could be counted.
+            self._loop.call_later(LOOK_SOON_S, self._look_at, front)
+            return
         free = self._count()
         if free < LEAST:
             if not self._crowded:
@@ -184,6 +194,7 @@ class Gate:
                 self._on_crowd(free)
         elif self._replace(front, free):
             self._crowded = False
+            self._given = front
             self._accept_from(front)
             self._retire_later(front)
             return
@@ -225,11 +236,9 @@ class Gate:
         if self._closed:
             return
         self._hear_news()
-        waiting = select.poll()
-        waiting.register(entrance.fd, select.POLLIN)
         if self._inside[entrance.name] > 0:
             self._retired[entrance.name] = entrance
-        elif waiting.poll(0) or entrance.is_there():
+        elif _is_waited_at(entrance) or entrance.is_there():
             # Somebody may have put the file back that was another one's before.
             self._retire_later(entrance)
         elif not quiet:
@@ -237,4 +246,13 @@ class Gate:
             self._loop.call_later(RETIRED_S, self._retire, entrance, True)
         else:
             del self._inside[entrance.name]
+            if self._given is entrance:
+                self._given = None
             self._leave(entrance)
+
+
+def _is_waited_at(entrance: Entrance) -> bool:
+    """Whether somebody waits there to be let in."""
+    waiting = select.poll()
+    waiting.register(entrance.fd, select.POLLIN)
+    return bool(waiting.poll(0))

@@ -39,6 +39,8 @@ class Inside:
     def _accept_from(self, entrance: Entrance) -> None:
         assert self.free >= LEAST
         assert self.free > ROOMY or not entrance.is_there()
+        # Whoever is on the way in elsewhere has no descriptor yet that was counted.
+        assert self.free > CLOSE or not select.select(list(self.given.values()), [], [], 0)[0]
         self.given[entrance.name] = socket.socket(fileno=entrance.fd)
         self.last = entrance
 
@@ -138,6 +140,7 @@ def test_nobody_is_let_in_without_room_for_all_who_wait(steps: list[Step]) -> No
     """Whatever happens; and once there is room and a file again, whoever comes is let in."""
     with tempfile.TemporaryDirectory(prefix="gate") as directory, pytest.MonkeyPatch.context() as m:
         m.setattr(gate, "LOOK_AGAIN_S", 0.0)
+        m.setattr(gate, "LOOK_SOON_S", 0.0)
         m.setattr(gate, "RETIRED_S", 0.0)
         m.setattr(gate, "RECOUNT_S", 0.0)
         before = kernel.open_descriptors()
@@ -219,6 +222,7 @@ async def house(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterato
     """A gate with very much room, which looks again at once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(gate, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(gate, "LOOK_SOON_S", 0.0)
     monkeypatch.setattr(gate, "RETIRED_S", 0.0)
     made = Directory()
     monkeypatch.setattr(gate, "Entrance", made)
@@ -244,6 +248,27 @@ def _way_in(house: House) -> WayIn:
 async def _turns() -> None:
     for _ in range(8):
         await asyncio.sleep(0)
+
+
+async def test_a_portion_waits_until_the_one_before_is_inside(house: House) -> None:
+    """Who is on the way in has no descriptor yet, and two portions would be let in for one."""
+    house.inside.free = LEAST
+    house.inside.gate.recounted(LEAST)
+    outside: list[socket.socket] = []
+    assert _come("s", outside)
+    await _turns()
+    given = len(house.inside.given)
+
+    assert _come("s", outside)
+    await _turns()
+    assert len(house.inside.given) == given
+
+    assert house.inside.take() == 1
+    await _turns()
+    assert len(house.inside.given) == given + 1
+    assert house.inside.take() == 1
+    for visitor in outside:
+        visitor.close()
 
 
 async def test_descriptors_that_go_elsewhere_narrow_it_before_anybody_comes(house: House) -> None:
