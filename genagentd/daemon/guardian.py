@@ -59,6 +59,10 @@ def guard() -> None:
         os._exit(status)
     # Until it serves there is nothing that would have to end in order, and much that can wait
     # for ever: for a network disk, or for a configuration that is typed in.
+    for number in _ENDING:
+        # A shell that began us in the background has some of them ignored.
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 

@@ -397,13 +397,19 @@ def typed(nothing_left: None) -> Iterator[str]:
         os.close(descriptor)
 
 
+@pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_a_daemon_that_waits_before_it_serves_can_be_ended(
-    typed: str, number: signal.Signals
+    typed: str, number: signal.Signals, ignored: bool
 ) -> None:
     """For a configuration that is typed in, a lock, a network disk: none of them ends by itself."""
     waiting = PrivateDaemon(environment={"GENAGENT_CONFIG": typed})
-    waiting.start(wait=False)
+    # As a shell has SIGINT and SIGQUIT for what it begins in the background.
+    before = signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        waiting.start(wait=False)
+    finally:
+        signal.signal(number, before)
     assert waiting.guardian is not None
     guardian = waiting.guardian
     try:
