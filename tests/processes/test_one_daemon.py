@@ -392,6 +392,28 @@ def test_a_daemon_whose_socket_was_removed_can_be_reached_again(place: PrivateDa
     assert ran(place, "genagentd", "stop").code == 0
 
 
+def test_a_reload_where_there_can_be_no_lock_says_so_and_changes_nothing(
+    place: PrivateDaemon,
+) -> None:
+    """Without the lock the socket is not ours to make; once there can be one, it is."""
+    place.start()
+    place.places.lock.unlink()
+    place.places.lock.mkdir()
+    os.unlink(place.places.socket)
+
+    place.signal(signal.SIGHUP)
+
+    until(lambda: '"lock.lost"' in place.log, "it says so")
+    assert f"{place.places.lock} cannot be used as a lock" in place.log
+    until(lambda: '"config.reloaded"' in place.log, "it has looked at everything")
+    assert not os.path.lexists(place.places.socket)
+
+    place.places.lock.rmdir()
+    place.signal(signal.SIGHUP)
+
+    until(lambda: ran(place, "genagentd", "status").code == 0, "it is reached again")
+
+
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_a_daemon_whose_socket_was_removed_is_named_and_can_be_stopped(
     place: PrivateDaemon, force: list[str]
