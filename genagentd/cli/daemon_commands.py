@@ -165,7 +165,7 @@ def _answer(deadline: float, where: Places, began: subprocess.Popen[bytes] | Non
         if code is not None and code != exits.REFUSED:
             raise _ended(where, code)
         if time.monotonic() > deadline:
-            raise _silent(where) if began is None else _slow(where, began.pid)
+            raise _silent(where, deadline) if began is None else _slow(where, began.pid)
         time.sleep(_LOOK_S)
     return state
 
@@ -199,10 +199,10 @@ def _slow(where: Places, pid: int) -> Failure:
     )
 
 
-def _silent(where: Places) -> Failure:
+def _silent(where: Places, deadline: float) -> Failure:
     from genagentd.daemon.lock import holder
 
-    found = holder(where)
+    found = holder(where, _left_s(deadline))
     pid = None if found is None else found.pid
     gone = not os.path.lexists(where.socket)
     why = f"cannot be reached: its socket {where.socket} was removed" if gone else "does not answer"
@@ -214,6 +214,10 @@ def _silent(where: Places) -> Failure:
         again if gone and pid is not None else f"see {where.daemon_log}",
         {"pid": pid, "log": _tail(where.daemon_log)},
     )
+
+
+def _left_s(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0)
 
 
 def _who(pid: int | None) -> str:
@@ -249,29 +253,29 @@ def stop(timeout: float, force: bool) -> None:
     where = places()
     deadline = time.monotonic() + timeout
     locked = is_locked(where)
-    named = holder(where) if locked else None
     # Somebody may have removed the lock of one that can be reached, or written into it.
-    found = named or listener(where, timeout)
+    named = holder(where, within_s=0)
+    found = named or listener(where, _left_s(deadline))
     if not locked and found is None:
         raise Failure(
             exits.NOT_REACHABLE,
             "not_reachable",
             f"no daemon runs in {where.run}; there is nothing to stop",
         )
-    pid = None if found is None else found.pid or None
     signals = []
     try:
-        left_s = max(deadline - time.monotonic(), 0)
-        stop_daemon(where.socket, round(left_s * 1000), force=force)
+        stop_daemon(where.socket, round(_left_s(deadline) * 1000), force=force)
     except DaemonLost:
         pass  # If it ends before it can answer, that is what was wanted.
     except NotReachable:
         if not locked or time.monotonic() > deadline:
             raise
+        found = named = named or holder(where, _left_s(deadline))
         if named is None:
-            raise _silent(where) from None
+            raise _silent(where, deadline) from None
         # It holds the lock, so it is there. A second signal means force, if it is no echo.
         signals = [time.monotonic() + after_s for after_s in (0.0, _FORCE_AFTER_S)[: 1 + force]]
+    pid = None if found is None else found.pid or None
     while is_locked(where) or (found is not None and found.alive):
         if named is not None and signals and time.monotonic() >= signals[0]:
             del signals[0]
@@ -309,11 +313,12 @@ def status(timeout: float) -> None:
     from genagentd.daemon.lock import is_locked
 
     where = places()
+    deadline = time.monotonic() + timeout
     try:
         state = core_state(where.socket, round(timeout * 1000))
     except NotReachable:
         if is_locked(where):
-            raise _silent(where) from None
+            raise _silent(where, deadline) from None
         raise
     how = "draining" if state.draining else "ready" if state.ready else "not ready"
     output().result(

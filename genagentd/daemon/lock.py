@@ -164,9 +164,12 @@ def is_locked(places: Places) -> bool:
         os.close(fd)
 
 
-def holder(places: Places) -> Holder | None:
-    """Return the daemon that holds the lock; None if nobody does, or the file does not say who."""
-    deadline = time.monotonic() + _WAIT_S
+def holder(places: Places, within_s: float = math.inf) -> Holder | None:
+    """Return the daemon that holds the lock; None if nobody does, or the file does not say who.
+
+    This does not wait for long for that to be written, however long it may.
+    """
+    deadline = time.monotonic() + min(within_s, _WAIT_S)
     while is_locked(places):
         found = _written(places.lock)
         if found is not None and found.alive:

@@ -15,8 +15,11 @@ from typing import Any
 import pytest
 
 from genagentd import kernel
-from genagentd.cli import agents
+from genagentd.cli import agents, daemon_commands
 from genagentd.cli.main import load_commands
+from genagentd.client import core
+from genagentd.daemon import lock
+from genagentd.paths import Places
 from support.backlogs import crowded
 from support.commands import Command, command, ran, runner
 from support.daemons import PrivateDaemon
@@ -183,6 +186,76 @@ def test_a_daemon_without_a_lock_that_lets_nobody_in_is_not_waited_for_and_not_r
         assert (second.code, second.error) == (4, "already_running")
         assert second.json["error"]["details"]["pid"] is None
     assert os.path.lexists(place.places.socket)
+
+
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, for_s: float) -> None:
+        self.now += for_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of the commands that look for a daemon."""
+    made = Clock()
+    for module in (daemon_commands, lock, core):
+        monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.mark.parametrize("verb", ["start", "status", "stop"])
+def test_no_command_looks_for_longer_than_it_may(
+    genagentd: Command, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Somebody wrote into the lock, and who listens lets nobody in: each of them is waited for."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+    held = lock.take(Places(tmp_path, tmp_path))
+    assert held is not None
+    (tmp_path / "genagentd.lock").write_text("garbage\n")
+
+    def lets_nobody_in(_path: str, within_ms: int) -> int:
+        clock.sleep(within_ms / 1000)
+        return 0
+
+    monkeypatch.setattr(lock, "listener_pid", lets_nobody_in)
+
+    told = genagentd(verb, "--timeout", "1", "--json")
+
+    held.release()
+    assert (told.code, told.error) == (7, "not_answering")
+    assert clock.now < 1.1
+
+
+def test_what_connecting_took_is_not_waited_for_once_more(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many waited to be let in, and then nobody answers."""
+    waited_ms = []
+
+    class Slow:
+        talk = None
+
+        def __init__(self, *_: object, **__: object) -> None:
+            clock.sleep(4)
+
+        def run(self, _script: object, timeout_ms: int) -> None:
+            waited_ms.append(timeout_ms)
+
+        def close(self, linger_ms: int) -> None:
+            """Nothing was opened."""
+
+    monkeypatch.setattr(core, "BlockingShell", Slow)
+
+    core.core_state("/x", 5_000)
+    core.stop_daemon("/x", 5_000, force=False)
+
+    assert waited_ms == [1_000, 1_000]
 
 
 def test_a_detached_daemon_outlives_its_starter_and_has_a_guardian(place: PrivateDaemon) -> None:

@@ -107,6 +107,17 @@ def test_whoever_is_written_there_and_is_somebody_else_now_holds_nothing(
         assert lock.holder(places) is None, left
 
 
+def test_nobody_is_waited_for_longer_than_the_asker_may(
+    places: Places, held: lock.Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own patience is for askers that have more."""
+    monkeypatch.setattr(lock, "_WAIT_S", float("inf"))
+    assert held.is_there
+    places.lock.write_bytes(b"garbage\n")
+
+    assert lock.holder(places, within_s=0) is None
+
+
 def test_a_dead_one_that_is_not_reaped_holds_nothing(places: Places, held: lock.Lock) -> None:
     """Its number is still its own, and the lock is no more."""
     assert held.is_there
