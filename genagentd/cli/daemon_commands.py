@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +29,9 @@ from genagentd.cli.service_unit import install_service
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, make_private, open_log, places
+
+if TYPE_CHECKING:
+    from genagentd.daemon.lock import Holder
 
 #: How often a detached daemon or its end is looked for.
 _LOOK_S = 0.02
@@ -275,8 +278,9 @@ def stop(timeout: float, force: bool) -> None:
             raise _silent(where, deadline) from None
         # It holds the lock, so it is there. A second signal means force, if it is no echo.
         signals = [time.monotonic() + after_s for after_s in (0.0, _FORCE_AFTER_S)[: 1 + force]]
-    pid = None if found is None else found.pid or None
-    while is_locked(where) or (found is not None and found.alive):
+    pid = _pid(found)
+    while (found := _look_again(where, found)) is not None or is_locked(where):
+        pid = _pid(found) or pid
         if named is not None and signals and time.monotonic() >= signals[0]:
             del signals[0]
             _ask_to_end(named.pid, named.started_ticks)
@@ -290,6 +294,19 @@ def stop(timeout: float, force: bool) -> None:
             )
         time.sleep(_LOOK_S)
     output().result(f"stopped ({_who(pid)})", pid=pid, forced=force)
+
+
+def _pid(found: Holder | None) -> int | None:
+    return None if found is None else found.pid or None
+
+
+def _look_again(where: Places, found: Holder | None) -> Holder | None:
+    """Return who was found there if it still is; one of unknown number is who listens there."""
+    from genagentd.daemon.lock import listener
+
+    if found is not None and found.pid == 0:
+        return listener(where, within_s=0)
+    return found if found is not None and found.alive else None
 
 
 def _ask_to_end(pid: int, ticks: int) -> None:

@@ -258,6 +258,36 @@ def test_what_connecting_took_is_not_waited_for_once_more(
     assert waited_ms == [1_000, 1_000]
 
 
+@pytest.mark.parametrize(
+    ("listens", "code", "left"),
+    [
+        # It lets somebody in again, and it is a process that does not end.
+        ([0, 0, os.getpid()], 5, []),
+        # It is in a pid namespace that we do not see into.
+        ([0, 0, 0, None, "never asked"], 0, ["never asked"]),
+    ],
+)
+def test_a_daemon_without_a_lock_and_of_unknown_number_is_waited_for(
+    genagentd: Command,
+    clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    listens: list[Any],
+    code: int,
+    left: list[Any],
+) -> None:
+    """'Stopped' was said while its agents still finished their turns."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+    monkeypatch.setattr(core, "stop_daemon", lambda *_, **__: None)
+    answers = iter(listens)
+    monkeypatch.setattr(lock, "listener_pid", lambda *_: next(answers))
+
+    told = genagentd("stop", "--timeout", "1", "--json")
+
+    assert (told.code, list(answers)) == (code, left)
+    assert code == 0 or told.json["error"]["details"]["pid"] == os.getpid()
+
+
 def test_a_detached_daemon_outlives_its_starter_and_has_a_guardian(place: PrivateDaemon) -> None:
     """Its parent is the guardian, in a session of its own; standard input is closed to it."""
     pid = ran(place, "genagentd", "start", "--json").json["pid"]
