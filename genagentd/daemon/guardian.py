@@ -84,7 +84,7 @@ def _fork_aside() -> int:
 
 
 def hold_back() -> None:
-    """Keep the forwarded signals for `listen`: from now on an end is one in order."""
+    """Keep the forwarded signals for `listen`, if that comes: an end is one in order now."""
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
 
 

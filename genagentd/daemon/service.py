@@ -161,6 +161,8 @@ class _Service:
         self._manager.close()
         await self._daemon.close()
         report("stopped")
+        # Closing the loop takes the handlers away, and there are still files to be removed.
+        guardian.hold_back()
         return 130 if self._interrupted else 0
 
     def _listen(self) -> None:

@@ -427,6 +427,53 @@ def test_a_daemon_that_waits_before_it_serves_can_be_ended(
         waiting.cleanup()
 
 
+#: Runs the daemon, and signals it at a moment when it has no handlers: as soon as it can be
+#: reached, or when its loop is closed and its files are not removed yet.
+_SIGNALLED = """
+import os, signal, sys
+from genagentd import sockets
+from genagentd.cli.main import daemon_main
+from genagentd.daemon import service
+
+def signalled(step):
+    def then(*given):
+        done = step(*given)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        return done
+    return then
+
+sys.argv[0] = "genagentd"
+match sys.argv.pop(1):
+    case "reachable":
+        service.Daemon = signalled(service.Daemon)
+    case "closed":
+        sockets.end_context = signalled(sockets.end_context)
+daemon_main()
+"""
+
+
+@pytest.mark.parametrize("moment", ["reachable", "closed"])
+def test_a_signal_without_a_handler_ends_no_daemon_that_can_be_reached(
+    nothing_left: None, moment: str
+) -> None:
+    """It ends in order all the same: nothing of it is left in its directory."""
+    signalled = PrivateDaemon(command=[sys.executable, "-c", _SIGNALLED, moment, "run"])
+    signalled.start(wait=False)
+    try:
+        if moment == "closed":
+            until(lambda: lines(signalled, "ready"), "it serves")
+            signalled.signal(signal.SIGTERM)
+
+        assert signalled.wait() == 0
+        assert lines(signalled, "stopped")
+        assert signalled.places.lock.read_bytes() == b""
+        assert not os.path.lexists(signalled.places.socket)
+    finally:
+        signalled.stop()
+        signalled.cleanup()
+
+
 def _has_open(pid: int, path: str) -> bool:
     with contextlib.suppress(FileNotFoundError):
         opened = Path(f"/proc/{pid}/fd").iterdir()
