@@ -10,6 +10,7 @@ never changed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import grp
 import hashlib
 import os
@@ -328,8 +329,12 @@ def _is_open(found: os.stat_result) -> bool:
     return bool(found.st_mode & stat.S_IWGRP) and not _is_ours_alone(found.st_gid)
 
 
+@functools.cache
 def _is_ours_alone(group: int) -> bool:
-    """Whether nobody but us and root is in that group.
+    """Whether nobody but us and root is in that group, when that was first asked.
+
+    It is asked once: a daemon looks at its directories again at each start of an agent, and would
+    do nothing else while it waits for a directory service that hangs.
 
     Many systems give every user a group of the same name, and nobody else has it as a first
     one. Of any other group only a list of all users could say that, which can be long, or not

@@ -7,7 +7,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from genagent_protocol.codec import name_key
 from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
-from genagentd import kernel
+from genagentd import kernel, paths
 from genagentd.paths import Places, directory_name, make_private, places, socket_in
 from genagentd.socket_path import UnusablePlace
 from support.plain_values import plain, texts
@@ -243,6 +243,14 @@ def test_the_place_names_host_and_directory() -> None:
 # --- making them private
 
 
+@pytest.fixture(autouse=True)
+def _no_group_is_known() -> Iterator[None]:
+    """What one test lets the system say of a group is not what it says."""
+    paths._is_ours_alone.cache_clear()
+    yield
+    paths._is_ours_alone.cache_clear()
+
+
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
@@ -388,6 +396,29 @@ def test_a_group_is_trusted_if_it_is_ours_alone(
 
     with nullcontext() if alone else pytest.raises(UnusablePlace, match="others may write"):
         make_private(tmp_path / "run")
+
+
+def test_a_group_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon looks at its directories at each start, and a directory service may hang by then."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give directories away")
+    asked = []
+
+    def found(number: int) -> Any:
+        asked.append(number)
+        return _entry("me")
+
+    os.chown(tmp_path, -1, STRANGER)
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr(os, "getgid", lambda: STRANGER)
+    monkeypatch.setattr(pwd, "getpwuid", found)
+    monkeypatch.setattr(grp, "getgrgid", found)
+
+    for _ in range(2):
+        make_private(tmp_path / "run")
+    make_private(tmp_path / "run" / "a")
+
+    assert asked == [os.getuid(), STRANGER]
 
 
 def test_where_everybody_may_write_only_what_is_their_own_a_level_is_no_danger(
