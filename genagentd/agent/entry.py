@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from genagent_protocol.envelopes import (
@@ -32,7 +32,7 @@ from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Calls
 from genagentd.agent.channel import Channel
 from genagentd.agent.context import Context
-from genagentd.agent.inbox import Frame, Inbox
+from genagentd.agent.inbox import Frame, Inbox, Item
 from genagentd.agent.mail import Mail
 from genagentd.agent.opening import open_agent
 from genagentd.agent.outgoing import Outgoing
@@ -187,9 +187,11 @@ class Life:
         self.close()
         return status
 
-    async def begin(self, hello: AgentHello) -> int:
-        """Live as *hello* says, without a channel; nothing is ever heard or said."""
+    async def rehearse(self, hello: AgentHello, heard: Iterable[Item]) -> int:
+        """Live as *hello* says, without a channel, and hear that; return the exit status."""
         self._inbox = Inbox()
+        for item in heard:
+            self._inbox.put(item)
         return await self._be_somebody(hello, lambda _header, _body: True)
 
     async def _be_somebody(self, hello: AgentHello, send: Callable[[bytes, bytes], bool]) -> int:

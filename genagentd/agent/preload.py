@@ -52,10 +52,10 @@ def _fillers() -> list[bytes]:
     return made
 
 
-def share(directory: str) -> None:
-    """Have all that agents may share, for good; *directory* is where they will be found."""
+def share() -> None:
+    """Have all that agents may share, for good."""
     _import_our_backends()
-    rehearse(directory)
+    rehearse()
     gc.collect()
     _kept.extend(_fillers())
     gc.freeze()

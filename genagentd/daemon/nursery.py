@@ -41,7 +41,7 @@ def tend(orders: Descriptor, directory: str) -> NoReturn:
     # Ctrl-C is for the daemon, which ends us when it has no more use for us.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    importlib.import_module(PRELOAD).share(directory)
+    importlib.import_module(PRELOAD).share()
     nursery = Nursery(directory)
     with socket.socket(fileno=orders.fd) as channel:
         while True:

@@ -21,7 +21,6 @@ from multiprocess import reduction, resource_tracker
 
 from genagentd import kernel
 from genagentd.daemon import birth, nursery
-from genagentd.socket_path import of_agent
 
 #: How long the helper may take for one launch before it is replaced, at first.
 LAUNCH_TIMEOUT_S = 5.0
@@ -143,9 +142,6 @@ class Starter:
 
     def _end_helper(self) -> None:
         if self._helper is not None:
-            # It may have been ended while it rehearsed.
-            with contextlib.suppress(OSError):
-                os.unlink(of_agent(self._directory, self._helper.pid, 0))
             self._helper.close()
             self._helper = None
 

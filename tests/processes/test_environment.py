@@ -113,18 +113,17 @@ def noted(self, name):
     found.add(name)
     return get(self, name)
 os._Environ.__getitem__ = noted
-import sys
 from genagentd.agent import preload, rehearsal
-preload.share(sys.argv[1])
+preload.share()
 rehearsal.begin_once()
 print(*sorted(found))
 """
 
 
-def test_what_agents_share_has_looked_at_no_variable_that_may_be_theirs(tmp_path: Path) -> None:
+def test_what_agents_share_has_looked_at_no_variable_that_may_be_theirs() -> None:
     """What is read before an agent has its own is the daemon's, and would be kept."""
     found = subprocess.run(
-        [sys.executable, "-c", _READS, tmp_path], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _READS], capture_output=True, text=True, check=True
     ).stdout.split()
 
     assert set(found) <= {"MSGPACK_PUREPYTHON", "PYZMQ_BACKEND", "PYTHONASYNCIODEBUG"}
