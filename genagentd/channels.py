@@ -1,9 +1,9 @@
 """Ends of connections: one socket is one connection, and nothing is resent.
 
-A `Listener` binds and hears many peers; a `Connection` reaches one. Both live in an
-asyncio loop by their file descriptor, which is edge-triggered: read until nothing is
-left, at most a share of it a loop turn, and look again after every send. A
-`BlockingConnection` is the same for code without a loop.
+A `Bound` socket hears many peers, and a `Listener` is one with a gate; a `Connection`
+reaches one. All live in an asyncio loop by their file descriptor, which is
+edge-triggered: read until nothing is left, at most a share of it a loop turn, and look
+again after every send. A `BlockingConnection` is the same for code without a loop.
 
 No connection ever reconnects: a peer that is gone is gone, what it had sent is read
 to the end, and then, once, `on_gone` is called.

@@ -252,7 +252,7 @@ class Life:
         if listener != self._port.pid:
             # That nobody knows who it was, or that it has ended, is its end, which is told.
             if listener and self._watched.lives:
-                why = f"process {listener} listens there"
+                why = f"process {listener} listens there: see what it is, and start the agent again"
                 self._channel_failed(self._missed(self._watched, why))
             return
         self._greeted = True
