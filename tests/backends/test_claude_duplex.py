@@ -230,12 +230,8 @@ async def test_a_process_that_reads_no_refusal_can_be_interrupted(
     assert await talk.said("two") == ["2"]
 
 
-async def test_a_process_that_makes_noise_without_a_pause_can_be_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No answer comes among the noise, and the wait for it has to end all the same."""
-    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
-    talk = Talk(tmp_path, [HEAR, INIT, REPLAY, {"noise": True}], answers("2"))
+async def _interrupted(talk: Talk) -> asyncio.Task[Rehearsed]:
+    """Begin a turn, interrupt it at its first event, and return it when it is over."""
     said = asyncio.Event()
     running = asyncio.create_task(
         rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
@@ -243,6 +239,16 @@ async def test_a_process_that_makes_noise_without_a_pause_can_be_interrupted(
     await asyncio.wait_for(said.wait(), 30)
     running.cancel()
     await asyncio.wait({running}, timeout=30)
+    return running
+
+
+async def test_a_process_that_makes_noise_without_a_pause_can_be_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer comes among the noise, and the wait for it has to end all the same."""
+    monkeypatch.setattr(claude_duplex, "INTERRUPT_ANSWER_MS", 50)
+    talk = Talk(tmp_path, [HEAR, INIT, REPLAY, {"noise": True}], answers("2"))
+    running = await _interrupted(talk)
 
     assert running.done()
     assert await talk.said("two") == ["2"]
@@ -257,13 +263,7 @@ async def test_a_process_that_is_interrupted_can_say_much_and_then_save_its_sess
     leaving: list[Step] = [{"long": 300_000}, {"touch": str(saved)}]
     talk = Talk(tmp_path, [{"on_interrupt": leaving}, HEAR, INIT, REPLAY, SILENCE])
     talk.turn.grace_ms = 2_000
-    said = asyncio.Event()
-    running = asyncio.create_task(
-        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
-    )
-    await asyncio.wait_for(said.wait(), 30)
-    running.cancel()
-    await asyncio.wait({running}, timeout=30)
+    await _interrupted(talk)
 
     assert saved.exists()
     await talk.close()
@@ -287,13 +287,7 @@ async def test_the_wait_for_an_answer_is_a_part_of_the_agents_grace(tmp_path: Pa
     shares = claude_duplex.INTERRUPT_ANSWER_PERCENT + claude_duplex.SETTLE_PERCENT
     talk = Talk(tmp_path, [HEAR, INIT, REPLAY, SILENCE], answers("2"))
     talk.turn.interrupt_grace_ms = 0
-    said = asyncio.Event()
-    running = asyncio.create_task(
-        rehearse(talk.backend, talk.session, "one", talk.turn, on_event=lambda _event: said.set())
-    )
-    await asyncio.wait_for(said.wait(), 30)
-    running.cancel()
-    await asyncio.wait({running}, timeout=30)
+    running = await _interrupted(talk)
 
     assert running.cancelled()
     assert shares + 60 <= 100
