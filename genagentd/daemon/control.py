@@ -32,13 +32,8 @@ from genagentd.version import __version__
 
 #: How long a ping may stay unanswered before its agent is called unresponsive.
 UNRESPONSIVE_MS = 3_000
-#: The end of a shutdown's grace, at most half of it: who is still in a turn is stopped then,
-#: so that it can tell which requests it leaves unresolved before it would be killed.
-LAST_WORDS_MS = 2_000
 
 _REQUEST = schema.tag_of(envelopes.Request)
-#: How long agents may take to end, or to say what they leave, if that is forced at once.
-FORCED_MS = 500
 
 
 class Daemon:
@@ -51,7 +46,6 @@ class Daemon:
         self._began_ms = now_ms()
         self._gone: set[int] = set()
         self._pings = deadlines.Deadlines(self._not_answered)
-        self._last_words = deadlines.Deadlines(self._stop_all)
         self._owners = Owners(self._lost)
         self._board = Switchboard(
             boot,
@@ -408,31 +402,13 @@ class Daemon:
 
     # --- the end
 
-    def shut_down(self, *, force: bool, grace_ms: int | None = None) -> None:
+    def shut_down(self, *, force: bool) -> None:
         """Begin to end, or, with *force* or the second time, end now.
 
         `finished` is set when all is gone. Who is to end now and was not asked before
         has half a second to say which requests it leaves.
         """
-        if self.shell.table.shutdown is not None:
-            self._feed(inputs.ShutdownForced())
-            return
-        if force:
-            self._feed(inputs.ShutdownRequested(grace_ms=FORCED_MS, drains=False))
-            return
-        grace = self._config.grace_ms if grace_ms is None else grace_ms
-        self._last_words.arm("grace", grace - min(LAST_WORDS_MS, grace // 2))
-        self._feed(inputs.ShutdownRequested(grace_ms=grace, drains=True))
-
-    def _stop_all(self, _grace: str) -> None:
-        """Stop whoever still drains: its turn will not end within the grace."""
-        table = self.shell.table
-        for child in list(table.children.values()):
-            group = child.terms.group
-            owner = 0 if group is None else table.groups[group].owner
-            self._feed(
-                inputs.StopRequested(call=None, client=owner, key=child.terms.key, group=group)
-            )
+        self._feed(inputs.ShutdownRequested(grace_ms=self._config.grace_ms, forced=force))
 
     @property
     def stopping(self) -> bool:
@@ -449,5 +425,4 @@ class Daemon:
         self._board.close()
         self._owners.close()
         self._pings.disarm_all()
-        self._last_words.disarm_all()
         await self.shell.close()

@@ -16,7 +16,7 @@ from genagent_protocol.supervision.inputs import (
     Input,
     ProcessBorn,
     ProcessExited,
-    ShutdownForced,
+    ShutdownRequested,
     Signalled,
 )
 from genagent_protocol.supervision.table import Table, empty, whereis
@@ -149,7 +149,9 @@ def _check_fate(parents: Parents, situation: Situation) -> None:
 
 def force_down(situation: Situation) -> Situation:
     """Return what a forced shutdown ends in, if nothing ends but what is killed."""
-    situation = step(replace_tickets(situation), ShutdownForced())
+    situation = replace_tickets(situation)
+    while not (situation.table.finished or situation.table.shutdown == "forced"):
+        situation = step(situation, ShutdownRequested(grace_ms=1))
     while facts := _consequences(situation.world):
         situation = step(situation, facts[0])
     return situation

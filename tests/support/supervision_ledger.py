@@ -23,8 +23,6 @@ from genagent_protocol.supervision.inputs import (
     Input,
     LaunchFailed,
     ProcessExited,
-    ShutdownForced,
-    ShutdownRequested,
     Signalled,
 )
 from genagent_protocol.supervision.terms import Terms
@@ -165,13 +163,13 @@ class Ledger:
         if not life.was_ready and not life.exited:
             life.lines.append(error)
 
-    def shut_down(self, fact: ShutdownRequested | ShutdownForced) -> None:
-        """Note that everything is to end."""
+    def shut_down(self, *, killing: bool) -> None:
+        """Note that everything is to end, or, *killing*, that it ends now."""
         for life in self.lives.values():
             if life.over:
                 continue
             life.wanted_anew = False
-            cut_off = not life.was_ready or isinstance(fact, ShutdownForced)
+            cut_off = not life.was_ready or killing
             if cut_off and not life.exited:
                 life.lines.append("shutting_down")
 

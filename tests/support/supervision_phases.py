@@ -26,7 +26,6 @@ from genagent_protocol.supervision.inputs import (
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
-    ShutdownForced,
     ShutdownRequested,
     Signalled,
     StartRequested,
@@ -147,7 +146,9 @@ PHASES: dict[str, tuple[Input, ...]] = {
     "exited": (*RUNNING, exits()),
     "restarting": (*RUNNING, exits(), drained()),
     "failed": (start(restart=NEVER), born(), AgentReady(life(1)), exits(), drained()),
-    "shutting": (*RUNNING, ShutdownRequested(grace_ms=9, drains=True)),
+    "draining": (*RUNNING, ShutdownRequested(grace_ms=9)),
+    "stopping": (*RUNNING, ShutdownRequested(grace_ms=9), passes("last_words", None)),
+    "forced": (*RUNNING, ShutdownRequested(grace_ms=9), ShutdownRequested(grace_ms=9)),
 }
 
 #: One input of every kind, and of a kind with cases, one of each.
@@ -176,7 +177,8 @@ GIVEN: dict[str, Input] = {
     "leave deadline": passes("leave"),
     "drain deadline": passes("drain"),
     "restart deadline": passes("restart"),
+    "last words due": passes("last_words", None),
     "grace over": passes("shutdown", None),
     "shutdown": ShutdownRequested(grace_ms=9),
-    "forced": ShutdownForced(),
+    "forced shutdown": ShutdownRequested(grace_ms=9, forced=True),
 }

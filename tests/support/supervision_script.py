@@ -60,7 +60,6 @@ from genagent_protocol.supervision.inputs import (
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
-    ShutdownForced,
     ShutdownRequested,
     Signalled,
     StartRequested,
@@ -203,9 +202,8 @@ VERBS: dict[str, Callable[[Line], Input]] = {
     "unheard": lambda line: ChannelFailed(line.incarnation(), line.error()),
     "passes": _pass,
     "shutdown": lambda line: ShutdownRequested(
-        grace_ms=line.number("grace"), drains="drains" in line.plain
+        grace_ms=line.number("grace"), forced="forced" in line.plain
     ),
-    "force": lambda _: ShutdownForced(),
 }
 
 

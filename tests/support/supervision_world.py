@@ -52,7 +52,6 @@ from genagent_protocol.supervision.inputs import (
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
-    ShutdownForced,
     ShutdownRequested,
     Signalled,
     StartRequested,
@@ -66,6 +65,8 @@ REFUSAL = StartError(kind="init_failed", message="init said no")
 NO_CHANNEL = StartError(kind="resource_exhausted", message="no descriptor left")
 NO_PROCESS = StartError(kind="resource_exhausted", message="no process left")
 STUCK = ExitReason("turn_stuck")
+GRACE = Timer("shutdown")
+LAST_WORDS = Timer("last_words")
 
 
 def life(number: int) -> Incarnation:
@@ -119,6 +120,7 @@ class World:
     waiting: frozenset[object] = frozenset()
     watches: frozenset[tuple[int, MonitorRef, Incarnation]] = frozenset()
     groups: frozenset[int] = frozenset()
+    shutdowns: int = 0
     finished: bool = False
 
     def process(self, incarnation: Incarnation) -> Process:
@@ -217,8 +219,8 @@ def happen(world: World, fact: Input) -> World:
             return _unwatch(world, client, None)
         case StartRequested() | StopRequested() | GroupOpenRequested() | GroupCloseRequested():
             return _wait(world, fact.call)
-        case ShutdownRequested() | ShutdownForced():
-            return world
+        case ShutdownRequested():
+            return replace(world, shutdowns=world.shutdowns + 1)
         case _:
             assert_never(fact)
 
@@ -260,12 +262,33 @@ def perform(world: World, fact: Input, effects: tuple[Effect, ...]) -> World:
     """Return the world after the shell performed *effects*, each checked as it is given.
 
     Raises:
-        AssertionError: an order that must not be given here.
+        AssertionError: an order that must not be given here, or one that is missing.
     """
     for index, effect in enumerate(effects):
         assert not isinstance(effect, Finished) or index == len(effects) - 1, "Finished is last"
         world = _perform(world, fact, effect)
+    _check_shutdown(world, fact)
     return world
+
+
+def _check_shutdown(world: World, fact: Input) -> None:
+    """Nobody that can hear us is left out when the daemon ends, nor asked too early or too late."""
+    if not world.shutdowns or world.finished:
+        return
+    first = world.shutdowns == 1
+    heard = [p for p in world.processes if p.ready and p.alive and p.speaking and not p.killed]
+    match fact:
+        case ShutdownRequested(forced=forced) if first:
+            wishes = {"stop"} if forced else {"drain", "stop"}
+            assert all(p.asked & wishes for p in heard), "an agent that was not asked to end"
+            assert (LAST_WORDS in world.armed) != forced, "last words are due once, in a drain"
+        case DeadlinePassed(timer) if timer == LAST_WORDS:
+            assert all("stop" in p.asked for p in heard), "last words of an agent that still drains"
+        case DeadlinePassed(Timer("shutdown")) | ShutdownRequested():
+            assert all(p.killed for p in world.processes if p.alive), "a survivor of the grace"
+    daemons = {timer for timer in world.armed if timer.incarnation is None}
+    killing = not first or GRACE in world.ever_armed - world.armed
+    assert killing == (not daemons), "the grace is armed until it does not matter any more"
 
 
 def _perform(world: World, fact: Input, effect: Effect) -> World:

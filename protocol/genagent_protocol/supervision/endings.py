@@ -29,6 +29,12 @@ from genagent_protocol.supervision.inputs import (
 from genagent_protocol.supervision.table import Child
 from genagent_protocol.supervision.terms import Terms
 
+#: The end of a shutdown's grace, at most half of it: who is still in a turn is stopped then,
+#: so that it can tell which requests it leaves unresolved before it would be killed.
+LAST_WORDS_MS = 2_000
+#: How long agents may take to end, or to say what they leave, if that is forced at once.
+FORCED_MS = 500
+
 Ending = Literal["stop", "group", "shutdown"]
 
 
@@ -95,45 +101,53 @@ def close_group(draft: Draft, number: int, call: Call) -> None:
 
 
 def shut_down(draft: Draft, fact: ShutdownRequested) -> None:
-    """Take no more starts and end everything within the grace; a second request is noise."""
-    if draft.table.shutdown is not None:
-        return
-    draft.table = replace(draft.table, shutdown="graceful")
-    draft.order(
-        Emit("shutdown.started", FrozenDict({"grace_ms": fact.grace_ms})),
-        ArmDeadline(settling.SHUTDOWN_TIMER, fact.grace_ms),
-    )
-    children = tuple(draft.table.children.values())
-    for child in children:
-        end_child(draft, child, "shutdown", drain=fact.drains)
-    if not children:
-        settling.settle_shutdown(draft)
-
-
-def force_down(draft: Draft) -> None:
-    """Kill everything now, with or without a graceful shutdown before."""
+    """Take no more starts and end everything; who asks a second time does not want to wait."""
     if draft.table.finished or draft.table.shutdown == "forced":
         return
-    if draft.table.shutdown == "graceful":
-        draft.order(DisarmDeadline(settling.SHUTDOWN_TIMER))
-    _kill_all(draft)
+    if draft.table.shutdown is not None:
+        settling.disarm_shutdown(draft)
+        _kill_all(draft)
+    elif fact.forced:
+        _begin_shutdown(draft, "stopping", FORCED_MS)
+    else:
+        _begin_shutdown(draft, "draining", fact.grace_ms)
+
+
+def _begin_shutdown(draft: Draft, phase: Literal["draining", "stopping"], grace_ms: int) -> None:
+    draft.table = replace(draft.table, shutdown=phase)
+    draft.order(Emit("shutdown.started", FrozenDict({"grace_ms": grace_ms})))
+    if phase == "draining":
+        last_ms = min(LAST_WORDS_MS, grace_ms // 2)
+        draft.order(ArmDeadline(settling.LAST_WORDS, grace_ms - last_ms))
+    draft.order(ArmDeadline(settling.GRACE, grace_ms))
+    _end_all(draft, drain=phase == "draining")
+
+
+def last_words_due(draft: Draft) -> None:
+    """Stop whoever still drains: its turn will not end within the grace."""
+    if draft.table.shutdown == "draining" and not draft.table.finished:
+        draft.table = replace(draft.table, shutdown="stopping")
+        _end_all(draft, drain=False)
 
 
 def grace_passed(draft: Draft) -> None:
     """Kill what is left at the end of the grace."""
-    if draft.table.shutdown == "graceful" and not draft.table.finished:
+    if draft.table.shutdown in ("draining", "stopping") and not draft.table.finished:
+        settling.disarm_shutdown(draft, passed=settling.GRACE)
         _kill_all(draft)
+
+
+def _end_all(draft: Draft, *, drain: bool) -> None:
+    children = tuple(draft.table.children.values())
+    for child in children:
+        end_child(draft, child, "shutdown", drain=drain)
+    if not children:
+        settling.settle_shutdown(draft)
 
 
 def _kill_all(draft: Draft) -> None:
     draft.table = replace(draft.table, shutdown="forced")
     draft.order(Emit("shutdown.forced"))
-    children = tuple(draft.table.children.values())
-    for child in children:
-        child = draft.put(replace(child, wanted=False))
-        if child.life is None:
-            end_child(draft, child, "shutdown")
-        else:
-            lives.kill(draft, child, "shutdown", verdicts.shutting_down(child.terms))
-    if not children:
-        settling.settle_shutdown(draft)
+    # Each has a life: in a shutdown nothing waits for a restart, nor is kept for show.
+    for child in tuple(draft.table.children.values()):
+        lives.kill(draft, child, "shutdown", verdicts.shutting_down(child.terms))

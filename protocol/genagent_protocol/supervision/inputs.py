@@ -28,7 +28,7 @@ from genagent_protocol.supervision.terms import Terms
 
 Call: TypeAlias = Hashable
 
-TimerKind = Literal["start", "stop", "leave", "drain", "restart", "shutdown"]
+TimerKind = Literal["start", "stop", "leave", "drain", "restart", "last_words", "shutdown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Timer:
     `start`: readiness is due. `stop`: the shutdown window closes. `leave`: a
     process without a channel should be gone. `drain`: a dead process's channel
     should be at its end. `restart`: the wait after this incarnation is over.
-    `shutdown`: the daemon's grace ends (no incarnation).
+    `last_words`: who still drains should say what it leaves. `shutdown`: the daemon's
+    grace ends (both without an incarnation).
     """
 
     kind: TimerKind
@@ -223,19 +224,13 @@ class DeadlinePassed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
-    """The daemon is to end within `grace_ms`.
+    """Somebody wants the daemon to end within `grace_ms` or, if `forced`, at once.
 
-    With `drains`, agents may use the whole grace to finish the turn they are in;
-    without, each is stopped and has its own `shutdown_ms`, or the grace if shorter.
+    It may be asked for any number of times. A forced one has no use for its grace.
     """
 
     grace_ms: int
-    drains: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ShutdownForced:
-    """The daemon is to end at once."""
+    forced: bool = False
 
 
 Request: TypeAlias = (
@@ -260,4 +255,4 @@ ProcessFact: TypeAlias = (
     | AbuseSeen
 )
 
-Input: TypeAlias = Request | ProcessFact | DeadlinePassed | ShutdownRequested | ShutdownForced
+Input: TypeAlias = Request | ProcessFact | DeadlinePassed | ShutdownRequested

@@ -221,7 +221,7 @@ def deadline_passed(draft: Draft, timer: Timer) -> None:
             kill(draft, child, "channel", verdicts.cut_off(child.terms))
         case "drain":
             draft.order(DrainNow(life.incarnation))
-        case "restart" | "shutdown":
+        case "restart" | "last_words" | "shutdown":
             raise AssertionError(f"{timer} is no deadline of a life")
 
 

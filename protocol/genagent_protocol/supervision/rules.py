@@ -34,7 +34,10 @@ for the end is answered behind the DOWNs.
 A *group* belongs to one client, ends with it, and hides behind it.
 
 A *shutdown* is the end of every child and of every wish for restart; when the
-last child is gone it is complete, once.
+last child is gone it is complete, once. Agents finish their turns first, and who
+still drains near the end of the grace is stopped, so that it can tell what it
+leaves before it is killed. Forced, it stops them at once and is short; asked for
+a second time, it kills.
 
 Facts about a life that is over are late, not wrong. Facts about a life that never
 was, or that cannot be (a second exit, a word from a closed channel), are bugs of
@@ -69,7 +72,6 @@ from genagent_protocol.supervision.inputs import (
     ProcessExited,
     ProcessFact,
     Request,
-    ShutdownForced,
     ShutdownRequested,
     StartRequested,
     StopRequested,
@@ -98,8 +100,6 @@ def advance(table: Table, fact: Input) -> Advance:
             _deadline_passed(draft, timer)
         case ShutdownRequested():
             endings.shut_down(draft, fact)
-        case ShutdownForced():
-            endings.force_down(draft)
         case (
             ProcessBorn()
             | LaunchFailed()
@@ -163,6 +163,8 @@ def _take_request(draft: Draft, request: Request) -> None:
 
 def _deadline_passed(draft: Draft, timer: Timer) -> None:
     match timer.kind:
+        case "last_words":
+            endings.last_words_due(draft)
         case "shutdown":
             endings.grace_passed(draft)
         case "restart":

@@ -20,9 +20,16 @@ from genagent_protocol.supervision.effects import (
     Stopped,
 )
 from genagent_protocol.supervision.inputs import Timer
-from genagent_protocol.supervision.table import Child
+from genagent_protocol.supervision.table import Child, Shutdown
 
-SHUTDOWN_TIMER = Timer("shutdown")
+LAST_WORDS = Timer("last_words")
+GRACE = Timer("shutdown")
+#: The daemon's own deadlines that are armed in each phase of its shutdown.
+_ARMED: dict[Shutdown, tuple[Timer, ...]] = {
+    "draining": (LAST_WORDS, GRACE),
+    "stopping": (GRACE,),
+    "forced": (),
+}
 
 
 def forget(draft: Draft, child: Child) -> None:
@@ -53,7 +60,13 @@ def settle_shutdown(draft: Draft) -> None:
     table = draft.table
     if table.shutdown is None or table.finished or table.children:
         return
-    if table.shutdown == "graceful":
-        draft.order(DisarmDeadline(SHUTDOWN_TIMER))
+    disarm_shutdown(draft)
     draft.table = replace(table, finished=True)
     draft.order(Emit("shutdown.finished"), Finished())
+
+
+def disarm_shutdown(draft: Draft, passed: Timer | None = None) -> None:
+    """Take back the deadlines of the shutdown, but for the one that just *passed*."""
+    assert draft.table.shutdown is not None
+    armed = _ARMED[draft.table.shutdown]
+    draft.order(*(DisarmDeadline(timer) for timer in armed if timer != passed))

@@ -18,6 +18,8 @@ from genagent_protocol.supervision.keyed import Keyed
 from genagent_protocol.supervision.terms import Terms
 
 Phase = Literal["starting", "running", "stopping", "exited", "restarting", "failed"]
+#: How far a shutdown is: agents finish their turns, or are stopped, or are killed.
+Shutdown = Literal["draining", "stopping", "forced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Table:
     keys: Keyed[int, bytes] = field(default_factory=Keyed)
     watched: Keyed[tuple[int, MonitorRef], Incarnation] = field(default_factory=Keyed)
     groups: Keyed[int, Group] = field(default_factory=Keyed)
-    shutdown: Literal["graceful", "forced"] | None = None
+    shutdown: Shutdown | None = None
     finished: bool = False
 
 

@@ -28,6 +28,8 @@ from genagent_protocol.supervision.table import Table
 from support.supervision_phases import GIVEN, PHASES, run
 
 ALL = " ".join(PHASES)
+#: The phases of a daemon that shuts down.
+ENDING = "draining stopping forced"
 
 
 def but(phases: str) -> str:
@@ -35,23 +37,30 @@ def but(phases: str) -> str:
     return " ".join(phase for phase in PHASES if phase not in phases.split())
 
 
+DRAIN = "Arm(last_words) Arm(shutdown)"
+#: What a request to shut down does to a daemon that is doing so, forced or not.
+SECOND_SHUTDOWN = {
+    "Disarm(last_words) Disarm(shutdown) Kill": "draining",
+    "Disarm(shutdown) Disarm(stop) Kill": "stopping",
+    "ignored": "forced",
+}
 #: For each input: the outcome, and the phases in which it is that.
 CELLS: dict[str, dict[str, str]] = {
     "start": {
         "Arm(start) Launch": "nobody",
-        "again=NotStarted(already_started)": but("nobody shutting"),
-        "again=NotStarted(shutting_down)": "shutting",
+        "again=NotStarted(already_started)": but(f"nobody {ENDING}"),
+        "again=NotStarted(shutting_down)": ENDING,
     },
     "start in a group": {
-        "again=NotStarted(group_not_running)": but("shutting"),
-        "again=NotStarted(shutting_down)": "shutting",
+        "again=NotStarted(group_not_running)": but(ENDING),
+        "again=NotStarted(shutting_down)": ENDING,
     },
     "stop": {
         "stop=Refused(not_found)": "nobody",
         "Disarm(start)": "launched",
         "Disarm(start) Kill": "starting refused",
-        "AskToStop Arm(stop)": "running shutting",
-        "noted": "asked killed doomed unreachable exited",
+        "AskToStop Arm(stop)": "running draining",
+        "noted": "asked killed doomed unreachable exited stopping forced",
         "Disarm(restart) stop=Stopped(normal)": "restarting",
         "stop=Stopped(normal)": "failed",
     },
@@ -66,8 +75,8 @@ CELLS: dict[str, dict[str, str]] = {
         "demonitor=Done": ALL,
     },
     "open": {
-        "open=GroupRunning": but("shutting"),
-        "open=Refused(shutting_down)": "shutting",
+        "open=GroupRunning": but(ENDING),
+        "open=Refused(shutting_down)": ENDING,
     },
     "close": {
         "close=Refused(not_found)": ALL,
@@ -90,8 +99,8 @@ CELLS: dict[str, dict[str, str]] = {
     "exited": {
         "illegal": "nobody launched doomed exited",
         "Disarm(start) Sweep Arm(drain)": "starting refused",
-        "Sweep Arm(drain)": "running killed shutting",
-        "Disarm(stop) Sweep Arm(drain)": "asked",
+        "Sweep Arm(drain)": "running killed draining forced",
+        "Disarm(stop) Sweep Arm(drain)": "asked stopping",
         "Disarm(leave) Sweep Dispose Arm(restart)": "unreachable",
         "ignored": "restarting failed",
     },
@@ -102,8 +111,8 @@ CELLS: dict[str, dict[str, str]] = {
     },
     "drained": {
         "illegal": "nobody launched doomed unreachable",
-        "Arm(leave)": "starting refused running asked shutting",
-        "noted": "killed",
+        "Arm(leave)": "starting refused running asked draining stopping",
+        "noted": "killed forced",
         "Disarm(drain) Dispose Arm(restart)": "exited",
         "ignored": "restarting failed",
     },
@@ -115,24 +124,24 @@ CELLS: dict[str, dict[str, str]] = {
     "ready": {
         "illegal": "nobody launched doomed unreachable",
         "Disarm(start) start=Started": "starting",
-        "ignored": "refused running asked killed exited restarting failed shutting",
+        "ignored": f"refused running asked killed exited restarting failed {ENDING}",
     },
     "refused": {
         "illegal": "nobody launched doomed unreachable",
         "noted": "starting",
-        "ignored": "refused running asked killed exited restarting failed shutting",
+        "ignored": f"refused running asked killed exited restarting failed {ENDING}",
     },
     "said": {
         "illegal": "nobody launched doomed unreachable",
-        "noted": "starting refused running asked killed exited shutting",
+        "noted": f"starting refused running asked killed exited {ENDING}",
         "ignored": "restarting failed",
     },
     "abuse": {
         "illegal": "nobody launched doomed unreachable",
         "Disarm(start) Kill": "starting refused",
-        "Kill": "running shutting",
-        "Disarm(stop) Kill": "asked",
-        "ignored": "killed exited restarting failed",
+        "Kill": "running draining",
+        "Disarm(stop) Kill": "asked stopping",
+        "ignored": "killed exited restarting failed forced",
     },
     "start deadline": {
         "illegal": "nobody",
@@ -142,8 +151,8 @@ CELLS: dict[str, dict[str, str]] = {
     },
     "stop deadline": {
         "illegal": "nobody",
-        "ignored": but("nobody asked"),
-        "Kill": "asked",
+        "ignored": but("nobody asked stopping"),
+        "Kill": "asked stopping",
     },
     "leave deadline": {
         "illegal": "nobody",
@@ -159,29 +168,32 @@ CELLS: dict[str, dict[str, str]] = {
         "ignored": but("restarting"),
         "Arm(start) Launch": "restarting",
     },
+    "last words due": {
+        "ignored": but("draining"),
+        "AskToStop Arm(stop)": "draining",
+    },
     "grace over": {
-        "ignored": but("shutting"),
-        "Kill": "shutting",
+        "ignored": but("draining stopping"),
+        "Disarm(last_words) Kill": "draining",
+        "Disarm(stop) Kill": "stopping",
     },
     "shutdown": {
+        f"{DRAIN} Disarm(last_words) Disarm(shutdown) Finished": "nobody failed",
+        f"{DRAIN} Disarm(start)": "launched",
+        f"{DRAIN} Disarm(start) Kill": "starting refused",
+        f"{DRAIN} AskToDrain": "running",
+        DRAIN: "asked killed doomed unreachable exited",
+        f"{DRAIN} Disarm(restart) Disarm(last_words) Disarm(shutdown) Finished": "restarting",
+        **SECOND_SHUTDOWN,
+    },
+    "forced shutdown": {
         "Arm(shutdown) Disarm(shutdown) Finished": "nobody failed",
         "Arm(shutdown) Disarm(start)": "launched",
         "Arm(shutdown) Disarm(start) Kill": "starting refused",
         "Arm(shutdown) AskToStop Arm(stop)": "running",
         "Arm(shutdown)": "asked killed doomed unreachable exited",
         "Arm(shutdown) Disarm(restart) Disarm(shutdown) Finished": "restarting",
-        "ignored": "shutting",
-    },
-    "forced": {
-        "Finished": "nobody failed",
-        "Disarm(start)": "launched",
-        "Disarm(start) Kill": "starting refused",
-        "Kill": "running",
-        "Disarm(stop) Kill": "asked",
-        "noted": "killed doomed exited",
-        "Disarm(leave) Kill": "unreachable",
-        "Disarm(restart) Finished": "restarting",
-        "Disarm(shutdown) Kill": "shutting",
+        **SECOND_SHUTDOWN,
     },
 }
 

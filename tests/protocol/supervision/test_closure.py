@@ -14,7 +14,6 @@ from genagent_protocol.supervision.inputs import (
     GroupCloseRequested,
     GroupOpenRequested,
     Input,
-    ShutdownForced,
     ShutdownRequested,
 )
 from support.supervision_explorer import after, explore, opening
@@ -23,8 +22,9 @@ from support.supervision_world import life
 
 OPEN = GroupOpenRequested(call="open", client=1)
 CLOSE = GroupCloseRequested(call="close", client=1, group=1)
-GRACEFUL = ShutdownRequested(grace_ms=1)
-DRAINING = ShutdownRequested(grace_ms=1, drains=True)
+GRACEFUL = ShutdownRequested(grace_ms=4)
+AGAIN = ShutdownRequested(grace_ms=2)
+FORCED = ShutdownRequested(grace_ms=1, forced=True)
 IN_GROUP = start("in group", group=1)
 OTHER_IN_GROUP = start("b", name="b", group=1)
 SECOND = start("second", client=2)
@@ -39,7 +39,8 @@ SECOND = start("second", client=2)
         pytest.param((start(restart=ONCE), stop()), False, 2_000, id="restart and stop"),
         pytest.param((start(restart=ONCE), GRACEFUL), False, 2_000, id="restart and shutdown"),
         pytest.param((OPEN, IN_GROUP, CLOSE, ClientGone(1)), False, 500, id="group"),
-        pytest.param((start(), DRAINING, stop(), ShutdownForced()), False, 1_000, id="shutdown"),
+        pytest.param((start(), GRACEFUL, stop(), AGAIN), False, 1_000, id="shutdown twice"),
+        pytest.param((start(), FORCED, stop(), GRACEFUL), False, 1_000, id="shutdown forced"),
     ],
 )
 def test_every_law_holds_in_every_order_of_events(

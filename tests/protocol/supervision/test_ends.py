@@ -250,7 +250,7 @@ SAID = ExitReason("callback_failed", "ValueError")
         ((), Exited(0), "normal"),
         ((stop(),), Exited(0), "shutdown"),
         ((ShutdownRequested(grace_ms=9),), Exited(0), "shutdown"),
-        ((ShutdownRequested(grace_ms=9, drains=True),), Exited(0), "shutdown"),
+        ((ShutdownRequested(grace_ms=9, forced=True),), Exited(0), "shutdown"),
         ((), Exited(1), "exit:1"),
         ((stop(),), Exited(1), "exit:1"),
         ((), Exited(255), "exit:255"),

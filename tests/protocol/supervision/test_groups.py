@@ -244,7 +244,7 @@ def test_a_close_during_the_daemons_drain_stops_the_agents_now() -> None:
     """A drain lets a turn finish; the owner says that it need not."""
     daemon = opened()
     daemon.run_agent(start(group=1))
-    daemon.tell(ShutdownRequested(grace_ms=9, drains=True))
+    daemon.tell(ShutdownRequested(grace_ms=9))
 
     orders = daemon.tell(close())
 

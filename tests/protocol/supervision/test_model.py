@@ -36,7 +36,6 @@ from genagent_protocol.supervision.inputs import (
     LaunchFailed,
     MonitorRequested,
     ProcessExited,
-    ShutdownForced,
     ShutdownRequested,
     StartRequested,
     StopRequested,
@@ -190,12 +189,11 @@ class Supervising(RuleBasedStateMachine):
             assert (advanced.table, advanced.effects) == (self.table, ())
 
     @precondition(lambda self: self.calls > 30)
-    @rule(request=st.sampled_from((ShutdownRequested(grace_ms=5), ShutdownForced())))
-    def shutdown(self, request: ShutdownRequested | ShutdownForced) -> None:
-        """The daemon is told to end."""
-        if self.table.shutdown is None or isinstance(request, ShutdownForced):
-            self.ledger.shut_down(request)
-        self.tell(request)
+    @rule(grace_ms=st.sampled_from((0, 5, 9_000)), forced=st.booleans())
+    def shutdown(self, grace_ms: int, forced: bool) -> None:
+        """The daemon is told to end, for the first time or again."""
+        self.ledger.shut_down(killing=self.world.shutdowns > 0)
+        self.tell(ShutdownRequested(grace_ms=grace_ms, forced=forced))
 
     def _group_ends(self, group: int) -> None:
         for child in tuple(self.table.children.values()):
@@ -212,7 +210,7 @@ class Supervising(RuleBasedStateMachine):
         if isinstance(fact, DeadlinePassed):
             who = fact.timer.incarnation
             if fact.timer.kind == "shutdown":
-                self.ledger.shut_down(ShutdownForced())
+                self.ledger.shut_down(killing=True)
         if isinstance(who, Incarnation):
             self.ledger.heard(who, fact)
         advanced = rules.advance(self.table, fact)
@@ -268,8 +266,8 @@ class Supervising(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever state it was in, a forced end leaves nothing and answers everyone."""
-        self.ledger.shut_down(ShutdownForced())
-        self.tell(ShutdownForced())
+        for _ in range(2):
+            self.shutdown(grace_ms=5, forced=True)
         for _ in range(10_000):
             facts = possible(self.world, words=False, now_ms=self.now_ms)
             if not facts:

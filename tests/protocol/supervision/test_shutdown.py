@@ -17,8 +17,8 @@ from genagent_protocol.supervision.effects import (
 )
 from genagent_protocol.supervision.inputs import (
     AgentReady,
+    GroupOpenRequested,
     Input,
-    ShutdownForced,
     ShutdownRequested,
     Timer,
 )
@@ -38,42 +38,99 @@ from support.supervision_rehearsal import Rehearsal
 from support.supervision_world import life
 
 GRACEFUL = ShutdownRequested(grace_ms=9_000)
-DRAINING = ShutdownRequested(grace_ms=9_000, drains=True)
+FORCED = ShutdownRequested(grace_ms=9_000, forced=True)
 GRACE = Timer("shutdown")
+LAST_WORDS = Timer("last_words")
+GRACEFULLY = [ArmDeadline(LAST_WORDS, 7_000), ArmDeadline(GRACE, 9_000)]
 
 
 def test_a_shutdown_of_nothing_is_complete_at_once() -> None:
     """An idle daemon stops without waiting."""
     orders = Rehearsal().tell(GRACEFUL)
 
-    assert orders == [ArmDeadline(GRACE, 9_000), DisarmDeadline(GRACE), Finished()]
+    assert orders == [*GRACEFULLY, DisarmDeadline(LAST_WORDS), DisarmDeadline(GRACE), Finished()]
 
 
-def test_every_agent_is_asked_and_has_its_own_window() -> None:
-    """A slow one does not shorten the others' time, nor the grace lengthen its own."""
+def test_a_forced_shutdown_stops_every_agent_and_has_a_short_grace() -> None:
+    """Half a second to say what is left; who has a shorter window of its own keeps it."""
     daemon = Rehearsal()
     daemon.run_agent(start("a", name="a", shutdown_ms=50))
     daemon.run_agent(start("b", name="b", shutdown_ms=None))
 
-    orders = daemon.tell(GRACEFUL)
+    orders = daemon.tell(FORCED)
 
     assert orders == [
-        ArmDeadline(GRACE, 9_000),
+        ArmDeadline(GRACE, 500),
         AskToStop(life(1), SHUTDOWN),
         ArmDeadline(Timer("stop", life(1)), 50),
         AskToStop(life(2), SHUTDOWN),
     ]
 
 
-def test_a_draining_shutdown_gives_every_agent_the_whole_grace() -> None:
-    """The turn it is in may take longer than a cleanup."""
+def test_a_shutdown_lets_every_agent_finish_its_turn() -> None:
+    """It may take longer than a cleanup, and so longer than the agent's own window."""
     daemon = Rehearsal()
     daemon.run_agent(start(shutdown_ms=50))
 
-    assert daemon.tell(DRAINING) == [
-        ArmDeadline(GRACE, 9_000),
-        AskToStop(life(1), SHUTDOWN, drain=True),
+    assert daemon.tell(GRACEFUL) == [*GRACEFULLY, AskToStop(life(1), SHUTDOWN, drain=True)]
+
+
+@pytest.mark.parametrize(
+    ("grace_ms", "last_words_ms"), [(0, 0), (1, 1), (3_000, 1_500), (4_000, 2_000), (9_000, 7_000)]
+)
+def test_the_last_words_are_due_two_seconds_before_the_end_of_the_grace(
+    grace_ms: int, last_words_ms: int
+) -> None:
+    """Of a short grace, turns still have half."""
+    orders = Rehearsal().tell(ShutdownRequested(grace_ms=grace_ms))
+
+    # In this order, since both may pass at the same moment.
+    assert orders[:2] == [ArmDeadline(LAST_WORDS, last_words_ms), ArmDeadline(GRACE, grace_ms)]
+
+
+def test_who_still_drains_when_last_words_are_due_is_stopped() -> None:
+    """It would be killed with all that it knows, among it what it leaves."""
+    daemon = Rehearsal()
+    daemon.run_agent(start("a", name="a", shutdown_ms=50))
+    daemon.run_agent(start("b", name="b", shutdown_ms=None))
+    daemon.run_agent(start("c", name="c"))
+    daemon.tell(GRACEFUL, exits(number=3), drained(3))
+
+    assert daemon.tell(passes("last_words", None)) == [
+        AskToStop(life(1), SHUTDOWN),
+        ArmDeadline(Timer("stop", life(1)), 50),
+        AskToStop(life(2), SHUTDOWN),
     ]
+
+
+def test_an_agent_of_a_group_is_stopped_for_its_last_words_too() -> None:
+    """Whoever owns the group was not asked."""
+    daemon = Rehearsal(GroupOpenRequested(call="open", client=1))
+    daemon.run_agent(start(group=1))
+    daemon.tell(GRACEFUL)
+
+    assert AskToStop(life(1), SHUTDOWN) in daemon.tell(passes("last_words", None))
+
+
+def test_who_is_being_stopped_when_last_words_are_due_is_left_to_its_end() -> None:
+    """Its window is open already, and who cannot hear cannot be asked."""
+    daemon = Rehearsal()
+    daemon.run_agent(start("a", name="a"))
+    daemon.run_agent(start("b", name="b"))
+    daemon.run_agent(start("c", name="c"))
+    daemon.tell(GRACEFUL, stop(name="a"), drained(2), exits(number=3))
+
+    assert daemon.tell(passes("last_words", None)) == []
+
+
+def test_a_grace_that_ends_before_the_last_words_are_due_takes_that_deadline_back() -> None:
+    """A loop that stood still reports both at once, in an order of its own."""
+    daemon = Rehearsal()
+    daemon.run_agent(start())
+    daemon.tell(GRACEFUL)
+
+    assert daemon.tell(passes("shutdown", None)) == [DisarmDeadline(LAST_WORDS), Kill(life(1))]
+    assert daemon.tell(passes("last_words", None)) == []
 
 
 def test_the_end_of_a_drain_for_the_shutdown_is_shutdown() -> None:
@@ -81,7 +138,7 @@ def test_the_end_of_a_drain_for_the_shutdown_is_shutdown() -> None:
     daemon = Rehearsal()
     daemon.run_agent(start())
 
-    daemon.tell(monitor(), DRAINING, exits(), drained())
+    daemon.tell(monitor(), GRACEFUL, exits(), drained())
 
     assert daemon.downs() == [(1, ExitReason("shutdown"))]
 
@@ -90,7 +147,7 @@ def test_a_stop_may_overtake_the_drain_of_the_shutdown() -> None:
     """Somebody decided that this agent's turn is not worth the wait."""
     daemon = Rehearsal()
     daemon.run_agent(start())
-    daemon.tell(DRAINING)
+    daemon.tell(GRACEFUL)
 
     orders = daemon.tell(stop())
 
@@ -106,7 +163,7 @@ def test_an_agent_that_is_being_stopped_is_not_asked_to_drain() -> None:
     daemon.run_agent(start())
     daemon.tell(stop())
 
-    assert daemon.tell(DRAINING) == [ArmDeadline(GRACE, 9_000)]
+    assert daemon.tell(GRACEFUL) == GRACEFULLY
 
 
 def test_at_the_end_of_the_grace_everything_left_is_killed() -> None:
@@ -114,7 +171,7 @@ def test_at_the_end_of_the_grace_everything_left_is_killed() -> None:
     daemon = Rehearsal()
     daemon.run_agent(start("a", name="a", shutdown_ms=None))
     daemon.run_agent(start("b", name="b"))
-    daemon.tell(drained(2), DRAINING)
+    daemon.tell(drained(2), GRACEFUL, passes("last_words", None))
 
     orders = daemon.tell(passes("shutdown", None))
 
@@ -187,51 +244,64 @@ def test_the_shutdown_is_complete_when_the_last_agent_is_gone_and_only_then() ->
 
     orders = daemon.tell(drained(2))
 
-    assert orders[-2:] == [DisarmDeadline(GRACE), Finished()]
-
-
-def test_forcing_kills_at_once_with_or_without_a_grace_before() -> None:
-    """The second Ctrl-C means now."""
-    graceful = Rehearsal()
-    graceful.run_agent(start())
-    graceful.tell(GRACEFUL)
-    direct = Rehearsal()
-    direct.run_agent(start())
-
-    assert graceful.tell(ShutdownForced()) == [
-        DisarmDeadline(GRACE),
-        DisarmDeadline(Timer("stop", life(1))),
-        Kill(life(1)),
-    ]
-    assert direct.tell(ShutdownForced()) == [Kill(life(1))]
+    assert orders[-3:] == [DisarmDeadline(LAST_WORDS), DisarmDeadline(GRACE), Finished()]
 
 
 def test_forcing_an_empty_daemon_is_complete_at_once() -> None:
-    """There is nobody to kill."""
-    assert Rehearsal().tell(ShutdownForced()) == [Finished()]
+    """There is nobody to wait for."""
+    orders = Rehearsal().tell(FORCED)
+
+    assert orders == [ArmDeadline(GRACE, 500), DisarmDeadline(GRACE), Finished()]
 
 
-def test_ready_does_not_save_an_agent_from_a_forced_shutdown() -> None:
+@pytest.mark.parametrize("shutdown", [GRACEFUL, FORCED])
+def test_ready_does_not_save_an_agent_from_a_shutdown(shutdown: Input) -> None:
     """Its kill is ordered already."""
-    daemon = Rehearsal(start(), born(), ShutdownForced())
+    daemon = Rehearsal(start(), born(), shutdown)
 
     assert daemon.tell(AgentReady(life(1))) == []
 
 
-@pytest.mark.parametrize("first", [GRACEFUL, DRAINING, ShutdownForced()])
-@pytest.mark.parametrize("second", [GRACEFUL, DRAINING])
-def test_a_second_request_to_shut_down_changes_nothing(first: Input, second: Input) -> None:
-    """An operator who asks twice has not asked for less time."""
+@pytest.mark.parametrize("second", [GRACEFUL, FORCED])
+@pytest.mark.parametrize(
+    ("first", "armed"),
+    [
+        ((GRACEFUL,), [LAST_WORDS, GRACE]),
+        ((GRACEFUL, passes("last_words", None)), [GRACE, Timer("stop", life(1))]),
+        ((FORCED,), [GRACE, Timer("stop", life(1))]),
+    ],
+)
+def test_a_second_request_to_shut_down_kills_now(
+    first: tuple[Input, ...], second: Input, armed: list[Timer]
+) -> None:
+    """Who asks twice does not want to wait, however the second time is asked."""
     daemon = Rehearsal()
     daemon.run_agent(start())
-    daemon.tell(first)
+    daemon.tell(*first)
+
+    assert daemon.tell(second) == [*(DisarmDeadline(timer) for timer in armed), Kill(life(1))]
+    assert daemon.reports()[-2:] == ["shutdown.forced", "agent.killed"]
+
+
+@pytest.mark.parametrize("third", [GRACEFUL, FORCED])
+@pytest.mark.parametrize("killing", [GRACEFUL, passes("shutdown", None)])
+def test_a_request_to_shut_down_what_is_being_killed_changes_nothing(
+    killing: Input, third: Input
+) -> None:
+    """There is no sooner than now."""
+    daemon = Rehearsal()
+    daemon.run_agent(start())
+    daemon.tell(GRACEFUL, killing)
     before = daemon.table
 
-    assert daemon.tell(second) == []
+    assert daemon.tell(third) == []
     assert daemon.table == before
 
 
-@pytest.mark.parametrize("late", [GRACEFUL, ShutdownForced(), passes("shutdown", None)])
+LATE = [GRACEFUL, FORCED, passes("last_words", None), passes("shutdown", None)]
+
+
+@pytest.mark.parametrize("late", LATE)
 def test_nothing_is_ordered_after_the_shutdown_is_complete(late: Input) -> None:
     """Finished comes exactly once."""
     daemon = Rehearsal(GRACEFUL)

@@ -31,7 +31,9 @@ SHOWN = {
     "exited": "exited",
     "restarting": "restarting",
     "failed": "failed",
-    "shutting": "stopping",
+    "draining": "stopping",
+    "stopping": "stopping",
+    "forced": "stopping",
 }
 
 
