@@ -110,15 +110,13 @@ class Daemon:
         incarnation = port.incarnation
         match said:
             case envelopes.Ready():
-                self.shell.lives[incarnation].was_ready = True
                 self._feed(inputs.AgentReady(incarnation))
             case envelopes.StartRefused():
                 self._feed(inputs.AgentRefused(incarnation, said.error))
             case envelopes.Leaving():
-                self.shell.lives[incarnation].leaves = said.unresolved
+                self._feed(inputs.LeavingSaid(incarnation, said.unresolved))
             case envelopes.Exiting():
-                self.shell.lives[incarnation].leaves = said.unresolved
-                self._feed(inputs.ExitSaid(incarnation, said.reason))
+                self._feed(inputs.ExitSaid(incarnation, said.reason, said.unresolved))
             case envelopes.Pong():
                 self._answered(incarnation)
             case envelopes.Telemetry():

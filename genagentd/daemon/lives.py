@@ -19,7 +19,7 @@ from signal import SIGKILL
 from genagent_protocol.envelopes import AgentHello
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import StartError
-from genagent_protocol.refs import Incarnation, RequestRef
+from genagent_protocol.refs import Incarnation
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision import inputs
 from genagentd.channels import Connection
@@ -69,12 +69,6 @@ class Life:
         #: When the oldest unanswered ping was sent; None when all were answered.
         self.pinged_ms: int | None = None
         self.unresponsive = False
-        #: Whether it was ever ready for requests.
-        self.was_ready = False
-        #: Whether it was asked to end.
-        self.asked = False
-        #: What it said it leaves without an outcome; None if it was never asked to end.
-        self.leaves: tuple[RequestRef, ...] | None = None
         self._around = around
         self._log: Log | None = None
         self._pipe: BirthPipe | None = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from genagent_protocol import answers, envelopes
-from genagent_protocol.plain import FrozenDict
+from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
@@ -122,7 +122,6 @@ class Shell:
             case effects.Launch():
                 self._launch(effect)
             case effects.AskToStop():
-                self.lives[effect.incarnation].asked = True
                 self._tell(
                     effect.incarnation,
                     envelopes.StopAsked(reason=effect.reason, drain=effect.drain),
@@ -135,6 +134,11 @@ class Shell:
                 self._orphans.sweep()
             case effects.DrainNow():
                 self.lives[effect.incarnation].drain_now()
+            case effects.ReportUnresolved():
+                for ref in effect.refs:
+                    report("request.unresolved", agent=self._name(effect.incarnation), ref=ref.text)
+            case effects.WarnOfUnknown(who):
+                warn("requests.unknown", agent=self._name(who), incarnation=who.text)
             case effects.Dispose():
                 self._dispose(effect.incarnation)
             case effects.ArmDeadline():
@@ -191,18 +195,12 @@ class Shell:
     def _dispose(self, incarnation: Incarnation) -> None:
         life = self.lives.pop(incarnation)
         try:
-            self._account(life)
             life.dispose()
         finally:
             self.feed(inputs.ClientGone(-incarnation.number))
 
-    def _account(self, life: Life) -> None:
-        """Name the requests that got no outcome because it ended."""
-        for ref in life.leaves or ():
-            report("request.unresolved", agent=life.start.name, ref=ref.text)
-        if life.leaves is None and life.was_ready and life.asked:
-            # It was killed before it could say so: frozen, or holding its interpreter.
-            warn("requests.unknown", agent=life.start.name, incarnation=life.incarnation.text)
+    def _name(self, incarnation: Incarnation) -> Plain:
+        return self.lives[incarnation].start.name
 
     def _known(self) -> set[int]:
         """Return the agents among our children, also those announced a moment ago."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from genagent_protocol.reasons import ExitReason
-from genagent_protocol.refs import Incarnation
+from genagent_protocol.refs import Incarnation, RequestRef
 from genagent_protocol.supervision.effects import AskToStop, Effect, Launch
 from genagent_protocol.supervision.inputs import (
     AbuseSeen,
@@ -22,6 +22,7 @@ from genagent_protocol.supervision.inputs import (
     ExitSaid,
     Input,
     LaunchFailed,
+    LeavingSaid,
     ProcessExited,
     Signalled,
 )
@@ -94,6 +95,11 @@ class Lines:
                 if number == 9 and isinstance(first, AbuseSeen):
                     return ExitReason("protocol_abuse", first.detail)
                 return ExitReason(f"signal:{number}")
+
+    def last_words(self) -> tuple[RequestRef, ...] | None:
+        """Return the requests it named last, or None if it never did."""
+        words = [line for line in self.lines if isinstance(line, LeavingSaid | ExitSaid)]
+        return words[-1].unresolved if words else None
 
     def start_error(self) -> str:
         """Return the kind of error its starter must hear."""

@@ -23,6 +23,7 @@ from genagent_protocol.supervision.inputs import (
     GroupOpenRequested,
     Input,
     LaunchFailed,
+    LeavingSaid,
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
@@ -42,6 +43,7 @@ from support.supervision_world import (
     PLACE,
     REFUSAL,
     STUCK,
+    accepted,
     captured,
     life,
 )
@@ -170,6 +172,7 @@ GIVEN: dict[str, Input] = {
     "held": drained(held=True),
     "ready": AgentReady(life(1)),
     "refused": AgentRefused(life(1), REFUSAL),
+    "leaving": LeavingSaid(life(1), (accepted("r"),)),
     "said": ExitSaid(life(1), STUCK),
     "abuse": AbuseSeen(life(1), "flood"),
     "start deadline": passes("start"),

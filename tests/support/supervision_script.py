@@ -17,7 +17,7 @@ from typing import assert_never, cast, get_args
 
 from genagent_protocol.plain import printable
 from genagent_protocol.reasons import ExitReason, StartError
-from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.supervision import rules
 from genagent_protocol.supervision.effects import (
     Answer,
@@ -37,10 +37,12 @@ from genagent_protocol.supervision.effects import (
     NotStarted,
     Refused,
     RefuseTurns,
+    ReportUnresolved,
     SendDown,
     Started,
     Stopped,
     Sweep,
+    WarnOfUnknown,
 )
 from genagent_protocol.supervision.inputs import (
     AbuseSeen,
@@ -57,6 +59,7 @@ from genagent_protocol.supervision.inputs import (
     GroupOpenRequested,
     Input,
     LaunchFailed,
+    LeavingSaid,
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
@@ -70,7 +73,7 @@ from genagent_protocol.supervision.inputs import (
 from genagent_protocol.supervision.table import empty
 from genagent_protocol.supervision.terms import RestartKind, RestartPolicy
 from support.supervision_phases import key_of, terms
-from support.supervision_world import BOOT, PLACE, captured, life
+from support.supervision_world import BOOT, PLACE, accepted, captured, life
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,10 @@ class Line:
     def incarnation(self) -> Incarnation:
         """Return the incarnation that the first plain word numbers."""
         return life(int(self.word()))
+
+    def refs(self, first: int) -> tuple[RequestRef, ...]:
+        """Return the requests that the plain words from *first* on name."""
+        return tuple(accepted(word, self.incarnation().number) for word in self.plain[first:])
 
     def number(self, name: str, default: int = 0) -> int:
         """Return the number under *name*."""
@@ -197,7 +204,8 @@ VERBS: dict[str, Callable[[Line], Input]] = {
     ),
     "ready": lambda line: AgentReady(line.incarnation()),
     "refuses": lambda line: AgentRefused(line.incarnation(), line.error()),
-    "says": lambda line: ExitSaid(line.incarnation(), ExitReason(line.word(1))),
+    "leaves": lambda line: LeavingSaid(line.incarnation(), line.refs(1)),
+    "says": lambda line: ExitSaid(line.incarnation(), ExitReason(line.word(1)), line.refs(2)),
     "abuses": lambda line: AbuseSeen(line.incarnation(), line.word(1)),
     "unheard": lambda line: ChannelFailed(line.incarnation(), line.error()),
     "passes": _pass,
@@ -244,6 +252,10 @@ def order(effect: Effect) -> str:
             return f"sweep after {who.number}"
         case DrainNow(who):
             return f"drain {who.number} now"
+        case ReportUnresolved(who, refs):
+            return f"report what {who.number} leaves: {' '.join(ref.token for ref in refs)}"
+        case WarnOfUnknown(who):
+            return f"warn that nobody knows what {who.number} leaves"
         case Dispose(who):
             return f"dispose of {who.number}"
         case ArmDeadline(timer, after_ms):

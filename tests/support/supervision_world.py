@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from genagent_protocol.reasons import ExitReason, StartError
-from genagent_protocol.refs import AgentHandle, BootId, Incarnation, MonitorRef
+from genagent_protocol.refs import AgentHandle, BootId, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.supervision.effects import (
     Answer,
     ArmDeadline,
@@ -28,10 +28,12 @@ from genagent_protocol.supervision.effects import (
     NotStarted,
     Refused,
     RefuseTurns,
+    ReportUnresolved,
     SendDown,
     Started,
     Stopped,
     Sweep,
+    WarnOfUnknown,
 )
 from genagent_protocol.supervision.inputs import (
     AbuseSeen,
@@ -49,6 +51,7 @@ from genagent_protocol.supervision.inputs import (
     GroupOpenRequested,
     Input,
     LaunchFailed,
+    LeavingSaid,
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
@@ -81,6 +84,11 @@ def captured(number: int, name: str = "a") -> AgentHandle:
     )
 
 
+def accepted(token: str, number: int = 1) -> RequestRef:
+    """Return the ref of a request to that incarnation."""
+    return RequestRef(life(number), token)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
     """What the kernel and the channel know about one launch."""
@@ -93,6 +101,8 @@ class Process:
     spoke: frozenset[str] = frozenset()
     killed: bool = False
     asked: frozenset[str] = frozenset()
+    leaves: tuple[RequestRef, ...] | None = None
+    accounted: bool = False
     status: ExitStatus | None = None
     drained: bool = False
     drain_ordered: bool = False
@@ -107,6 +117,13 @@ class Process:
     def speaking(self) -> bool:
         """Whether its channel is still being read."""
         return self.born and not self.drained and not self.over
+
+    @property
+    def account(self) -> type[ReportUnresolved | WarnOfUnknown] | None:
+        """What has to be written down about its requests, once, before it is disposed of."""
+        if self.leaves is None:
+            return WarnOfUnknown if self.asked else None
+        return ReportUnresolved if self.leaves else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +194,9 @@ def _words(who: Incarnation, process: Process, *, words: bool) -> list[Input]:
     if "refused" not in process.spoke:
         found.append(AgentRefused(who, REFUSAL))
     if "said" not in process.spoke:
-        found.append(ExitSaid(who, STUCK))
+        found.append(ExitSaid(who, STUCK, (accepted("late", who.number),)))
+    if "leaving" not in process.spoke:
+        found.append(LeavingSaid(who, (accepted("early", who.number),)))
     if "abuse" not in process.spoke:
         found.append(AbuseSeen(who, "flood"))
     if not process.spoke:
@@ -202,12 +221,14 @@ def happen(world: World, fact: Input) -> World:
             return _speak(world, who, "ready")
         case AgentRefused(who, _):
             return _speak(world, who, "refused")
-        case ExitSaid(who, _):
-            return _speak(world, who, "said")
+        case LeavingSaid(who, refs):
+            return _leave(_speak(world, who, "leaving"), who, refs)
+        case ExitSaid(who, _, refs):
+            return _leave(_speak(world, who, "said"), who, refs)
         case AbuseSeen(who, _):
             return _speak(world, who, "abuse")
         case ChannelFailed(who, _):
-            return _speak(world, who, "ready", "refused", "said", "abuse")
+            return _speak(world, who, "ready", "refused", "leaving", "said", "abuse")
         case DeadlinePassed(timer):
             return replace(world, armed=world.armed - {timer})
         case MonitorRequested(call=call, client=client, monitor=ref, handle=handle):
@@ -246,6 +267,10 @@ def _change(
 def _speak(world: World, who: Incarnation, *words: str) -> World:
     process = world.process(who)
     return world.update(who, replace(process, spoke=process.spoke | set(words)))
+
+
+def _leave(world: World, who: Incarnation, refs: tuple[RequestRef, ...]) -> World:
+    return world.update(who, replace(world.process(who), leaves=refs))
 
 
 def _wait(world: World, call: object) -> World:
@@ -315,6 +340,8 @@ def _perform(world: World, fact: Input, effect: Effect) -> World:
             return replace(world, finished=True)
         case Emit():
             return _report(world, effect)
+        case ReportUnresolved() | WarnOfUnknown():
+            return _account(world, effect)
         case _:
             return _order(world, effect)
 
@@ -354,9 +381,20 @@ def _order(
             left = [w for w in world.watches if w[2] == who]
             assert not left, f"disposed before the DOWN of {left}"
             assert not [t for t in world.armed if t.incarnation == who]
+            assert process.accounted == (process.account is not None), "requests that nobody named"
             return world.update(who, replace(process, over=True))
         case _:
             assert_never(effect)
+
+
+def _account(world: World, effect: ReportUnresolved | WarnOfUnknown) -> World:
+    process = world.process(effect.incarnation)
+    assert process.drained, "accounted for before its last word was heard"
+    assert process.status is not None, "accounted for while it may still answer"
+    assert process.account is type(effect), f"{effect} of {process}"
+    assert not isinstance(effect, ReportUnresolved) or effect.refs == process.leaves
+    assert not process.accounted, "told twice"
+    return world.update(effect.incarnation, replace(process, accounted=True))
 
 
 def _report(world: World, effect: Emit) -> World:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from genagent_protocol.plain import EMPTY, FrozenDict
 from genagent_protocol.reasons import ExitReason, Reason, StartError
-from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.supervision.inputs import Call, Timer
 from genagent_protocol.supervision.terms import Terms
 
@@ -144,6 +144,21 @@ class DrainNow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportUnresolved:
+    """Write down the requests that got no outcome, by the last word of their agent."""
+
+    incarnation: Incarnation
+    refs: tuple[RequestRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WarnOfUnknown:
+    """Write down that nobody knows which requests this agent left without an outcome."""
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
 class Dispose:
     """Close and forget what belongs to this incarnation; nothing more is heard of it."""
 
@@ -209,6 +224,8 @@ Effect: TypeAlias = (
     | Kill
     | Sweep
     | DrainNow
+    | ReportUnresolved
+    | WarnOfUnknown
     | Dispose
     | ArmDeadline
     | DisarmDeadline

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from genagent_protocol.reasons import ExitReason, StartError
-from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef
+from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.supervision.terms import Terms
 
 Call: TypeAlias = Hashable
@@ -197,11 +197,20 @@ class AgentRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class LeavingSaid:
+    """The agent said which accepted requests it would leave without an outcome, if it ended now."""
+
+    incarnation: Incarnation
+    unresolved: tuple[RequestRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ExitSaid:
-    """The agent said why it is about to exit. The last one counts."""
+    """The agent said why it is about to exit, and which requests it leaves. The last one counts."""
 
     incarnation: Incarnation
     reason: ExitReason
+    unresolved: tuple[RequestRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +260,7 @@ ProcessFact: TypeAlias = (
     | ChannelDrained
     | AgentReady
     | AgentRefused
+    | LeavingSaid
     | ExitSaid
     | AbuseSeen
 )

@@ -22,9 +22,11 @@ from genagent_protocol.supervision.effects import (
     Kill,
     Launch,
     NotStarted,
+    ReportUnresolved,
     SendDown,
     Started,
     Sweep,
+    WarnOfUnknown,
 )
 from genagent_protocol.supervision.inputs import (
     AbuseSeen,
@@ -34,6 +36,7 @@ from genagent_protocol.supervision.inputs import (
     ChannelFailed,
     ExitSaid,
     LaunchFailed,
+    LeavingSaid,
     ProcessBorn,
     ProcessExited,
     Timer,
@@ -140,11 +143,18 @@ def refused(draft: Draft, fact: AgentRefused) -> None:
         draft.put_life(child, replace(life, verdict=fact.error))
 
 
+def leaving(draft: Draft, fact: LeavingSaid) -> None:
+    """The agent said what it would leave: it may be killed before it can say why it exits."""
+    if (subject := _speaker(draft, fact.incarnation)) is not None:
+        child, life = subject
+        draft.put_life(child, replace(life, leaves=fact.unresolved))
+
+
 def said(draft: Draft, fact: ExitSaid) -> None:
     """The agent said why it exits; whether that is believed depends on its status."""
     if (subject := _speaker(draft, fact.incarnation)) is not None:
         child, life = subject
-        draft.put_life(child, replace(life, said=fact.reason))
+        draft.put_life(child, replace(life, said=fact.reason, leaves=fact.unresolved))
 
 
 def abuse(draft: Draft, fact: AbuseSeen) -> None:
@@ -243,6 +253,7 @@ def _end(draft: Draft, child: Child) -> None:
     reason = verdicts.exit_reason(life)
     error = None if life.ready else verdicts.start_error(child, life)
     _send_downs(draft, life, reason)
+    _account(draft, life)
     draft.order(Dispose(life.incarnation))
     if life.status is not None:
         draft.emit("agent.down", child, reason=reason.text)
@@ -264,6 +275,15 @@ def _send_downs(draft: Draft, life: Life, reason: ExitReason) -> None:
     draft.table = replace(draft.table, watched=watched)
     for m in life.monitors:
         draft.order(SendDown(client=m.client, monitor=m.ref, handle=m.handle, reason=reason))
+
+
+def _account(draft: Draft, life: Life) -> None:
+    """Name the requests that got no outcome because it ended, or say that nobody can."""
+    if life.leaves:
+        draft.order(ReportUnresolved(life.incarnation, life.leaves))
+    elif life.leaves is None and life.asked is not None:
+        # It was killed before it could say so: frozen, or holding its interpreter.
+        draft.order(WarnOfUnknown(life.incarnation))
 
 
 def _restart(draft: Draft, child: Child, life: Life) -> None:

@@ -21,6 +21,10 @@ alive but unreachable, which nothing may be: it is killed.
 
 A *reason* is what the kernel says. Being asked changes only what status 0 means.
 
+A *request* that an agent accepted and never answered is accounted for at its end,
+by its own last word. Who was asked to end and died without a word left nobody
+knows what.
+
 A *kill* is decided once. An order to kill what is not born yet waits for the birth.
 
 A *restart* follows from the policy, the reason, and nobody having asked for the
@@ -67,6 +71,7 @@ from genagent_protocol.supervision.inputs import (
     GroupOpenRequested,
     Input,
     LaunchFailed,
+    LeavingSaid,
     MonitorRequested,
     ProcessBorn,
     ProcessExited,
@@ -108,6 +113,7 @@ def advance(table: Table, fact: Input) -> Advance:
             | ChannelDrained()
             | AgentReady()
             | AgentRefused()
+            | LeavingSaid()
             | ExitSaid()
             | AbuseSeen()
         ):
@@ -133,6 +139,8 @@ def _hear_of_process(draft: Draft, fact: ProcessFact) -> None:
             lives.ready(draft, fact)
         case AgentRefused():
             lives.refused(draft, fact)
+        case LeavingSaid():
+            lives.leaving(draft, fact)
         case ExitSaid():
             lives.said(draft, fact)
         case AbuseSeen():

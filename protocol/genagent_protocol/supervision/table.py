@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from genagent_protocol.reasons import ExitReason, StartError
-from genagent_protocol.refs import AgentHandle, BootId, Incarnation, MonitorRef
+from genagent_protocol.refs import AgentHandle, BootId, Incarnation, MonitorRef, RequestRef
 from genagent_protocol.supervision.inputs import Call, ExitStatus, TimerKind
 from genagent_protocol.supervision.keyed import Keyed
 from genagent_protocol.supervision.terms import Terms
@@ -38,6 +38,7 @@ class Life:
     `verdict` is why the start failed, once that is certain; the first one stands.
     `asked` is what the agent was last asked for over its channel. `killed` means
     that its end is decided: the order went out, or goes out when it is born.
+    `leaves` are the requests without an outcome that it named last, None if it never did.
     """
 
     incarnation: Incarnation
@@ -49,6 +50,7 @@ class Life:
     killed: bool = False
     abuse: str | None = None
     said: ExitReason | None = None
+    leaves: tuple[RequestRef, ...] | None = None
     status: ExitStatus | None = None
     exited_at_ms: int = 0
     drained: bool = False

@@ -131,6 +131,11 @@ CELLS: dict[str, dict[str, str]] = {
         "noted": "starting",
         "ignored": f"refused running asked killed exited restarting failed {ENDING}",
     },
+    "leaving": {
+        "illegal": "nobody launched doomed unreachable",
+        "noted": f"starting refused running asked killed exited {ENDING}",
+        "ignored": "restarting failed",
+    },
     "said": {
         "illegal": "nobody launched doomed unreachable",
         "noted": f"starting refused running asked killed exited {ENDING}",

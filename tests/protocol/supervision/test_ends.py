@@ -16,10 +16,13 @@ from genagent_protocol.supervision.effects import (
     Dispose,
     Done,
     DrainNow,
+    Effect,
     Kill,
     Refused,
+    ReportUnresolved,
     SendDown,
     Sweep,
+    WarnOfUnknown,
 )
 from genagent_protocol.supervision.inputs import (
     AbuseSeen,
@@ -29,6 +32,7 @@ from genagent_protocol.supervision.inputs import (
     ExitSaid,
     ExitStatus,
     Input,
+    LeavingSaid,
     MonitorRequested,
     ProcessExited,
     ShutdownRequested,
@@ -48,7 +52,9 @@ from support.supervision_phases import (
     stop,
 )
 from support.supervision_rehearsal import Rehearsal, position
-from support.supervision_world import captured, life
+from support.supervision_world import STUCK, accepted, captured, life
+
+ACCOUNTS = ReportUnresolved | WarnOfUnknown
 
 
 def watched() -> Rehearsal:
@@ -239,6 +245,62 @@ def test_a_process_that_leaves_right_after_its_channel_is_not_killed() -> None:
 
     assert daemon.count(Kill) == 0
     assert daemon.downs() == [(1, ExitReason("normal"))]
+
+
+R1, R2 = accepted("r1"), accepted("r2")
+LEAVES_1 = LeavingSaid(life(1), (R1,))
+LEAVES_BOTH = LeavingSaid(life(1), (R1, R2))
+EXITS_2 = ExitSaid(life(1), STUCK, (R2,))
+LEAVES_NOTHING = LeavingSaid(life(1), ())
+
+
+@pytest.mark.parametrize(
+    ("facts", "account"),
+    [
+        ((stop(), LEAVES_1), [ReportUnresolved(life(1), (R1,))]),
+        ((stop(), LEAVES_1, LEAVES_BOTH), [ReportUnresolved(life(1), (R1, R2))]),
+        ((stop(), LEAVES_BOTH, EXITS_2), [ReportUnresolved(life(1), (R2,))]),
+        ((stop(), LEAVES_BOTH, LEAVES_NOTHING), []),
+        ((stop(), LEAVES_BOTH, ExitSaid(life(1), STUCK)), []),
+        ((stop(), LEAVES_NOTHING, passes("stop")), []),
+        ((stop(), LEAVES_1, passes("stop")), [ReportUnresolved(life(1), (R1,))]),
+        ((ExitSaid(life(1), STUCK, (R1,)),), [ReportUnresolved(life(1), (R1,))]),
+        ((stop(),), [WarnOfUnknown(life(1))]),
+        ((ShutdownRequested(grace_ms=9),), [WarnOfUnknown(life(1))]),
+        ((), []),
+        ((AbuseSeen(life(1), "flood"),), []),
+    ],
+)
+@pytest.mark.parametrize("last", list(permutations([dies(), drained()])))
+def test_requests_without_an_outcome_are_named_by_the_last_word_of_their_agent(
+    facts: tuple[Input, ...], account: list[Effect], last: tuple[Input, Input]
+) -> None:
+    """Who was asked to end and said nothing was frozen; who was not asked may have had none."""
+    daemon = watched()
+    assert not [e for e in daemon.tell(*facts, last[0]) if isinstance(e, ACCOUNTS)], "too early"
+
+    orders = daemon.tell(last[1])
+
+    assert [e for e in orders if isinstance(e, ACCOUNTS)] == account
+    # Behind the news of its end, and before its name is forgotten.
+    told = [type(e) for e in orders if isinstance(e, SendDown | Dispose | ACCOUNTS)]
+    assert told == [SendDown, *map(type, account), Dispose]
+
+
+def test_what_a_dying_agent_says_last_is_heard_before_it_is_accounted_for() -> None:
+    """The kernel is often faster than the channel."""
+    daemon = watched()
+
+    daemon.tell(stop(), dies(), LEAVES_1)
+
+    assert ReportUnresolved(life(1), (R1,)) in daemon.tell(drained())
+
+
+def test_a_start_that_fails_leaves_no_request() -> None:
+    """It took none, and was killed without being asked."""
+    daemon = Rehearsal(start(), born(), stop(), dies(), drained())
+
+    assert not [e for e in daemon.orders if isinstance(e, ACCOUNTS)]
 
 
 SAID = ExitReason("callback_failed", "ValueError")

@@ -21,8 +21,10 @@ from genagent_protocol.supervision.effects import (
     GroupRunning,
     Launch,
     NotStarted,
+    ReportUnresolved,
     SendDown,
     Started,
+    WarnOfUnknown,
 )
 from genagent_protocol.supervision.inputs import (
     AgentReady,
@@ -227,6 +229,10 @@ class Supervising(RuleBasedStateMachine):
                 self.ledger.launched(effect, first=isinstance(fact, StartRequested))
                 if isinstance(fact, StartRequested):
                     self.proven.discard(effect.terms.key)
+            case ReportUnresolved():
+                assert effect.refs == self.ledger.lives[effect.incarnation].last_words()
+            case WarnOfUnknown():
+                assert self.ledger.lives[effect.incarnation].last_words() is None
             case AskToStop():
                 self.ledger.ordered(effect)
             case SendDown() if effect.handle.incarnation in self.ledger.lives:
