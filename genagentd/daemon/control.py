@@ -73,6 +73,8 @@ class Daemon:
             self._board.bad_frames += 1
             return
         for envelope in said:
+            if isinstance(sender, Port) and self._board.port(sender.incarnation) is None:
+                return  # It was cut off over what stands before; nothing after that is believed.
             self._hear(sender, envelope, body)
 
     def _refuse(self, sender: Sender, malformed: codec.MalformedMessage) -> None:
