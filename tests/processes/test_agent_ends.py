@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import time
+from functools import reduce
 
 import pytest
 
@@ -17,7 +18,11 @@ from genagent_backends.gates import Gates
 from genagent_protocol.envelopes import Completion, Down
 from genagent_protocol.errors import ProcessDown
 from genagent_protocol.refs import AgentHandle, Incarnation
+from genagent_protocol.submission import Submission
+from genagentd import kernel
+from genagentd.client.calls import Lost
 from genagentd.client.client import Client
+from genagentd.client.story import hear
 from support import fleet
 from support.daemons import PrivateDaemon, living_below, zombies_below
 from support.figures import Figures, counts, percentile
@@ -155,17 +160,40 @@ def test_F006_an_old_handle_never_reaches_the_replacement(
 def test_E003_a_process_killed_in_a_turn_takes_its_tools_with_it(
     client: Client, number: int, reason: str
 ) -> None:
-    """E003: one DOWN; the turn's programs end, too; the request is never completed."""
+    """E003: one DOWN; the turn's programs end, too; the request ends uncertain, for good."""
     handle = fleet.start(client, "a", fleet.BUSY_WITH_ORPHAN)
     client.at(handle).monitor()
-    _, begun = fleet.begin(client, handle, spawns=2)
+    ref, begun = fleet.begin(client, handle, spawns=2)
     assert len(fleet.alive(begun)) == 3
 
     os.kill(handle.pid, number)
 
-    assert fleet.down(client, handle).reason.text == reason
+    ended = fleet.down(client, handle)
+    assert ended.reason.text == reason
     fleet.gone(begun, within_s=2)
-    assert [m for m in fleet.rest(client) if isinstance(m, Completion | Down)] == []
+    # The daemon has answered since: whatever else it had to say of that life is here.
+    assert client.poll("a", ref) == Lost(ref)
+    with pytest.raises(ProcessDown, match="noproc"):
+        client.at(handle).poll(ref)
+    others = list(fleet.rest(client))
+    assert [m for m in others if isinstance(m, Completion | Down)] == []
+    story = reduce(hear, [*others, ended], Submission(ref=ref))
+    assert (story.word, story.accepted, story.final) == ("uncertain", True, False)
+
+
+@pytest.mark.parametrize(("number", "reason"), [(9, "signal:9"), (11, "signal:11")])
+def test_E003_who_waits_for_the_answer_hears_that_the_process_is_down(
+    client: Client, number: int, reason: str
+) -> None:
+    """E003: an answer that cannot come any more is not waited for, and not made up."""
+    handle = fleet.start(client, "a", [{"kill": signal.Signals(number).name}])
+
+    with pytest.raises(ProcessDown) as down:
+        client.ask("a", "end")
+
+    assert down.value.reason.text == reason
+    assert client.whereis("a") is None
+    assert not kernel.is_alive(handle.pid, handle.started_ticks)
 
 
 @counts(short=20, full=50)
