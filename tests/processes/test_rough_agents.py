@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from genagent_protocol.answers import AgentRow
+from genagent_protocol.answers import AgentRow, PollPending
 from genagent_protocol.envelopes import Admission, Completion, Down, Telemetry
 from genagent_protocol.errors import GenAgentError, StartFailed
 from genagent_protocol.events import Completed
@@ -39,11 +39,24 @@ from support.waiting import until
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.parametrize("lie", ["down", "hidden_down", "hello", "garbage", "foreign_completion"])
+#: Who counts each lie: a daemon that could not read it, one that could, the one it was told.
+COUNTED = {
+    "down": ("agent.abuse",),
+    "hello": ("agent.abuse",),
+    "garbage": ("bad_frames", "agent.abuse"),
+    "hidden_down": ("dropped",),
+    "foreign_completion": ("dropped",),
+}
+
+
+@pytest.mark.parametrize("lie", COUNTED)
 def test_F025_an_agent_that_speaks_for_others_is_ended_or_not_believed(
     daemon: PrivateDaemon, client: Client, figures: Figures, lie: str
 ) -> None:
-    """F025: a forged DOWN or hello ends the forger; what is hidden in a body nobody believes."""
+    """F025: a forged DOWN or hello ends the forger; what is hidden in a body nobody believes.
+
+    Each is counted once: by the daemon, or by whoever opened the body.
+    """
     honest = fleet.start(client, "honest", fleet.HANGS)
     ref = client.at(honest).submit_with_completion("go").ref
     fleet.admission(client, ref)
@@ -53,16 +66,31 @@ def test_F025_an_agent_that_speaks_for_others_is_ended_or_not_believed(
 
     client.notify("forger", client.address.text)
 
-    if lie in ("hidden_down", "foreign_completion"):
+    if "dropped" in COUNTED[lie]:
         client.notify_ack("forger", None)
         heard = list(fleet.rest(client, 300))
-        assert heard == []
     else:
         assert fleet.down(client, forger).reason.text == "protocol_abuse"
-        assert list(fleet.rest(client)) == []
+        heard = list(fleet.rest(client))
+    believers = [
+        who
+        for who, believes in (
+            ("the client", heard != []),
+            ("the daemon", client.whereis("honest") != honest),
+            ("the agent", not isinstance(client.poll("honest", ref), PollPending)),
+        )
+        if believes
+    ]
+    counted = {
+        "bad_frames": client.daemon_status().bad_frames,
+        "dropped": client.shell.talk.bad_frames,
+        "agent.abuse": daemon.log.count('"event": "agent.abuse"'),
+    }
+    found = ", ".join(believers) or "nobody"
+    figures.note("F025", f"forged {lie}: believed by", found, "nobody", met=not believers)
+    assert believers == []
     assert fleet.alive([fleet.of(honest)]) == [honest.pid]
-    assert type(client.poll("honest", ref)).__name__ == "PollPending"
-    figures.note("F025", f"forged {lie}: believed by", "nobody", "nobody", met=True)
+    assert counted == {who: int(who in COUNTED[lie]) for who in counted}
 
 
 @counts(short=1, full=10)
@@ -379,12 +407,18 @@ def test_E024_a_crash_loop_slows_down_and_ends(daemon: PrivateDaemon, client: Cl
             client.at(again).submit_with_completion("end")
             until(partial(_ended, client, again), "that one ended")
         row = until(lambda: _failed(client), "it is failed")
-        waits = []
-        while (record := records.receive(0)) is not None:
-            if isinstance(record, Telemetry) and record.event == "agent.restarting":
-                waits.append(record.metadata["after_ms"])
+        told: list[Telemetry] = []
+        while not (told and told[-1].event == "agent.failed"):
+            record = records.receive(30_000)
+            assert isinstance(record, Telemetry), "nobody told that it is failed"
+            told.append(record)
     assert (row.restarts, row.reason and row.reason.text) == (5, "exit:3")
+    waits = [t.metadata["after_ms"] for t in told if t.event == "agent.restarting"]
     assert waits == [20, 40, 80, 160, 320]
+    ends = [t.metadata["reason"] for t in told if t.event == "agent.down"]
+    assert ends == ["exit:3"] * 6
+    failed = told[-1]
+    assert (failed.agent, failed.metadata["restarts"]) == ("a", 5)
     with pytest.raises(StartFailed, match="stop it first"):
         fleet.start(client, "a")
     client.stop("a")
@@ -541,6 +575,52 @@ def test_E045_an_agent_has_exactly_the_documented_environment(nothing_left: None
     finally:
         place.stop()
         place.cleanup()
+
+
+def test_E045_what_the_configuration_passes_reaches_the_next_life(
+    nothing_left: None, tmp_path: Path
+) -> None:
+    """E045: a reload and a restart are enough; whoever runs on keeps what it was started with."""
+    config = tmp_path / "config.toml"
+    config.write_text('pass_env = ["OLD"]')
+    place = PrivateDaemon(
+        environment={"OLD": "1", "NEW": "2", "SECRET": "3", "GENAGENT_CONFIG": str(config)}
+    )
+    policy = RestartPolicy(kind="permanent", delay_ms=1)
+    try:
+        place.start()
+        with Client(place.run) as client:
+            old = {
+                name: fleet.start(client, name, agent="ShowsEnvironment", restart=policy)
+                for name in ("restarted", "killed", "untouched")
+            }
+            assert [_of_those(client, name) for name in old] == [{"OLD": "1"}] * 3
+
+            config.write_text('pass_env = ["NEW"]')
+            place.signal(signal.SIGHUP)
+            until(lambda: "config.reloaded" in place.log, "it is read")
+            assert [_of_those(client, name) for name in old] == [{"OLD": "1"}] * 3
+            client.stop("restarted")
+            fleet.start(client, "restarted", agent="ShowsEnvironment", restart=policy)
+            os.kill(old["killed"].pid, signal.SIGKILL)
+            until(
+                lambda: client.whereis("killed") not in (None, old["killed"]), "it is there again"
+            )
+
+            assert _of_those(client, "restarted") == {"NEW": "2"}
+            assert _of_those(client, "killed") == {"NEW": "2"}
+            assert _of_those(client, "untouched") == {"OLD": "1"}
+            assert client.whereis("untouched") == old["untouched"]
+    finally:
+        place.stop()
+        place.cleanup()
+
+
+def _of_those(client: Client, name: str) -> dict[str, str]:
+    """Return which variables of the daemon, of those that are no agent's by right, it has."""
+    seen = client.status(name).agent_state
+    assert isinstance(seen, dict)
+    return {key: str(seen[key]) for key in ("OLD", "NEW", "SECRET") if key in seen}
 
 
 def _fork_that_stays() -> int:
