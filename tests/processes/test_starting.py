@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import resource
 import time
+from collections import deque
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -172,6 +175,8 @@ async def _fill(daemon: PrivateDaemon, figures: Figures, at_once: bool) -> None:
             ended = [await start(name) for name in names]
         assert set(ended) == {"started", "resource_exhausted"}
         started = [name for name, end in zip(names, ended, strict=True) if end == "started"]
+        # Those that start together are each promised more than they take in the end.
+        assert at_once or abs(len(started) - _documented(r"(\d+) with 256")[0]) <= 2
         texts = [(await client.ask(name, "still there")).text for name in started]
         assert texts == ["still there"] * len(started)
         await asyncio.gather(*map(client.stop, started))
@@ -186,6 +191,78 @@ async def _fill(daemon: PrivateDaemon, figures: Figures, at_once: bool) -> None:
         "> 0",
         met=len(started) < 100,
     )
+
+
+def _documented(pattern: str) -> list[int]:
+    """Return the numbers that the page about limits says in the words of *pattern*."""
+    page = Path(__file__).parents[2] / "docs/reference/configuration.md"
+    said = re.search(pattern, page.read_text(encoding="utf-8"))
+    assert said is not None, pattern
+    return [int(number) for number in said.groups()]
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_E021_agents_and_clients_cost_the_descriptors_that_the_page_says(
+    nothing_left: None, figures: Figures, method: str
+) -> None:
+    """E021: whoever plans for hundreds of agents can work out the limit."""
+    of_agent, of_client, of_daemon = documented = _documented(
+        r"Each agent takes (\d+) descriptors of the daemon, each client (\d+), "
+        r"the daemon itself about (\d+)"
+    )
+    some = 10
+    place = PrivateDaemon(environment={"GENAGENT_START_METHOD": method}).start()
+    try:
+        with Client(place.run) as client:
+            fleet.start(client, "first")
+            first = _steady(place)
+            for number in range(some):
+                fleet.start(client, f"a{number}")
+            agents = _once(place, first + some * of_agent)
+            with ExitStack() as others:
+                for _ in range(some):
+                    others.enter_context(Client(place.run)).list()
+                clients = _once(place, agents + some * of_client)
+            fleet.stop_all(client)
+            none = _once(place, first - of_agent)
+    finally:
+        place.stop()
+        place.cleanup()
+    itself = none - of_client
+    measured = [(agents - first) / some, (clients - agents) / some, itself]
+    figures.note(
+        "E021",
+        f"descriptors of the daemon ({method}) for each agent, each client, itself",
+        ", ".join(f"{number:g}" for number in measured),
+        f"{of_agent}, {of_client}, about {of_daemon}",
+        met=measured[:2] == documented[:2] and abs(itself - of_daemon) <= 5,
+    )
+    assert measured[:2] == documented[:2]
+    assert none == first - of_agent
+    assert abs(itself - of_daemon) <= 5
+
+
+def _steady(place: PrivateDaemon) -> int:
+    """Return how many descriptors the daemon has, once that has stopped changing."""
+    looks = deque([-1], maxlen=40)
+
+    def as_before() -> bool:
+        looks.append(_open(place))
+        return len(looks) == looks.maxlen and len(set(looks)) == 1
+
+    until(as_before, "what is open does not change")
+    return looks[0]
+
+
+def _once(place: PrivateDaemon, expected: int) -> int:
+    """Return how many descriptors the daemon has: *expected*, unless it never has so many."""
+    with suppress(AssertionError):
+        until(lambda: _open(place) == expected, "so many are open", within_s=10)
+    return _open(place)
+
+
+def _open(place: PrivateDaemon) -> int:
+    return len(os.listdir(f"/proc/{place.pid}/fd"))
 
 
 @pytest.mark.parametrize(("agent", "printed"), [("RaisesInInit", True), ("NoSuchClass", False)])

@@ -21,6 +21,7 @@ from genagent_protocol.codec import MAX_PAYLOAD_BYTES
 from genagentd import RestartPolicy, config, environment
 from genagentd.cli import agents, daemon_commands, exits
 from genagentd.cli.main import load_commands
+from genagentd.daemon.allowance import PER_AGENT, RESERVED
 from genagentd.daemon.birth import MAX_ORDER_BYTES
 from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 from support.reference_markdown import filled, first_sentences, table, words
@@ -190,6 +191,8 @@ def configuration_page() -> str:
         order=f"{MAX_ORDER_BYTES:,}",
         frame=f"{MAX_FRAME_BYTES:,}",
         payload=f"{MAX_PAYLOAD_BYTES:,}",
+        reserved=str(RESERVED),
+        per_agent=str(PER_AGENT),
         restarts=table(
             ("field", "default"),
             [(f"`{name}`", default) for name, default in _defaults(RestartPolicy)],
