@@ -93,11 +93,6 @@ class Watched:
         self._pidfd = os.pidfd_open(pid)
         self._loop.add_reader(self._pidfd, self._exited)
 
-    @property
-    def lives(self) -> bool:
-        """Whether it has not ended yet, told or not."""
-        return kernel.is_alive(self.pid, self.started_ticks)
-
     def signal(self, number: signal.Signals) -> None:
         """Send *number* to exactly this process; nothing happens if it is gone."""
         if self._pidfd >= 0:

@@ -7,7 +7,6 @@ drained. It decides nothing.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -35,8 +34,6 @@ from genagentd.environment import agent_environment
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace
 
-#: Between the end of a process's channel and its own, at most; more, and it was not its end.
-MOMENT_S = 0.1
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
 
@@ -221,19 +218,21 @@ class Life:
                 self._channel_ended,
             )
         except OSError as error:
-            self._channel_failed(_exhausted(f"no channel could be opened: {error}"))
+            wrong = _exhausted(f"no channel could be opened: {error}")
+            self._around.feed(inputs.ChannelFailed(self.incarnation, wrong))
             return
         self._port = port
 
     def _place_of(self, watched: Watched) -> str:
         return self._around.places.agent_socket(watched.pid, watched.started_ticks)
 
-    def _channel_failed(self, error: StartError) -> None:
-        self._around.feed(inputs.ChannelFailed(self.incarnation, error))
-
-    def _missed(self, watched: Watched, why: str) -> StartError:
-        message = f"the agent was to be found at {self._place_of(watched)}, and {why}"
-        return StartError(kind="bad_directory", message=message)
+    def _missed(self, why: str) -> None:
+        if self._drained:
+            return
+        assert self._watched is not None
+        message = f"the agent was to be found at {self._place_of(self._watched)}, and {why}"
+        error = StartError(kind="bad_directory", message=message)
+        self._around.feed(inputs.ChannelMissed(self.incarnation, error))
 
     def _open(self) -> None:
         assert self._port is not None
@@ -241,13 +240,13 @@ class Life:
         self._around.allowance.settled(self.incarnation)
         if self._drained:
             return
-        assert self._watched is not None
         listener = self._port.connection.listener_pid
         if listener != self._port.pid:
-            # That nobody knows who it was, or that it has ended, is its end, which is told.
-            if listener and self._watched.lives:
-                why = f"process {listener} listens there: see what it is, and start the agent again"
-                self._channel_failed(self._missed(self._watched, why))
+            # If nobody knows who it was, it is gone, and the connection's end is told next.
+            if listener:
+                self._missed(
+                    f"process {listener} listens there: see what it is, and start the agent again"
+                )
             return
         self._greeted = True
         board = self._around.switchboard
@@ -265,13 +264,9 @@ class Life:
         if self._greeted:
             self.drained(held=False)
         else:
-            asyncio.get_running_loop().call_later(MOMENT_S, self._not_found)
-
-    def _not_found(self) -> None:
-        # Whoever ended closed its files a moment before the kernel says so.
-        if self._watched is not None and self._watched.lives and not self._disposed:
-            why = "nobody listens there: leave the files of the runtime directory where they are"
-            self._channel_failed(self._missed(self._watched, why))
+            self._missed(
+                "nobody listens there: leave the files of the runtime directory where they are"
+            )
 
     def drained(self, *, held: bool) -> None:
         """Everything it said has been read."""

@@ -129,12 +129,20 @@ async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_p
 # --- whom it was that was found
 
 
-@pytest.mark.parametrize("listener", [0, 7, 8])
-@pytest.mark.parametrize("lives", [True, False])
-async def test_a_stranger_where_an_agent_was_to_be_found_is_told_and_an_end_is_not(
-    listener: int, lives: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("listener", "drained", "said"),
+    [
+        (0, False, ["nobody listens there"]),
+        (7, False, []),
+        (8, False, ["process 8 listens there", "nobody listens there"]),
+        (0, True, []),
+        (8, True, []),
+    ],
+)
+async def test_who_is_not_found_where_an_agent_was_to_be_is_told_while_it_matters(
+    listener: int, drained: bool, said: list[str], tmp_path: Path
 ) -> None:
-    """A process that ended after it said that it is ready is told by its end alone."""
+    """Nothing is told of a channel whose end was: by the exit of its process, for instance."""
     facts: list[Any] = []
     board: Any = SimpleNamespace(
         open_port=lambda _port: None, say=lambda _port, _hello: True, telemetry_watched=False
@@ -143,15 +151,19 @@ async def test_a_stranger_where_an_agent_was_to_be_found_is_told_and_an_end_is_n
     places = Places(tmp_path, tmp_path)
     around = Surroundings(places, Config(), nobody, board, facts.append, Allowance())
     life: Any = Life(INCARNATION, StartAgent(name="x", agent=None, backend="echo"), around)
-    life._watched = SimpleNamespace(pid=7, started_ticks=70, lives=lives)
+    life._watched = SimpleNamespace(pid=7, started_ticks=70)
+    life._drained = drained
     life._port = SimpleNamespace(pid=7, connection=SimpleNamespace(listener_pid=listener))
 
     life._open()
-
-    wrong = [inputs.ChannelFailed] if lives and listener == 8 else []
-    assert [type(fact) for fact in facts] == wrong
     assert life._greeted == (listener == 7)
-    assert all(fact.error.kind == "bad_directory" for fact in facts)
+    if listener != 7:
+        life._channel_ended()
+
+    assert [type(fact) for fact in facts] == [inputs.ChannelMissed] * len(said)
+    for fact, words in zip(facts, said, strict=True):
+        assert fact.error.kind == "bad_directory"
+        assert words in fact.error.message
 
 
 def test_a_directory_that_may_not_be_entered_is_refused_before_there_is_a_process(

@@ -126,6 +126,8 @@ class Lines:
                 return error.kind
             case DeadlinePassed(timer) if timer.kind == "start":
                 return "start_timeout"
+            case DeadlinePassed(timer) if timer.kind == "missed":
+                return "bad_directory"
             case DeadlinePassed(timer) if timer.kind in ("leave", "stop"):
                 return "exited"
             case str():

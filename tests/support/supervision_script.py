@@ -50,6 +50,7 @@ from genagent_protocol.supervision.inputs import (
     AgentRefused,
     ChannelDrained,
     ChannelFailed,
+    ChannelMissed,
     ClientGone,
     DeadlinePassed,
     DemonitorRequested,
@@ -208,6 +209,7 @@ VERBS: dict[str, Callable[[Line], Input]] = {
     "says": lambda line: ExitSaid(line.incarnation(), ExitReason(line.word(1)), line.refs(2)),
     "abuses": lambda line: AbuseSeen(line.incarnation(), line.word(1)),
     "unheard": lambda line: ChannelFailed(line.incarnation(), line.error()),
+    "missed": lambda line: ChannelMissed(line.incarnation(), line.error()),
     "passes": _pass,
     "shutdown": lambda line: ShutdownRequested(
         grace_ms=line.number("grace"), forced="forced" in line.plain

@@ -41,6 +41,7 @@ from genagent_protocol.supervision.inputs import (
     AgentRefused,
     ChannelDrained,
     ChannelFailed,
+    ChannelMissed,
     ClientGone,
     DeadlinePassed,
     DemonitorRequested,
@@ -66,6 +67,7 @@ BOOT = BootId("0123456789abcdef")
 PLACE = "host:/run"
 REFUSAL = StartError(kind="init_failed", message="init said no")
 NO_CHANNEL = StartError(kind="resource_exhausted", message="no descriptor left")
+NOT_FOUND = StartError(kind="bad_directory", message="nobody listens there")
 NO_PROCESS = StartError(kind="resource_exhausted", message="no process left")
 STUCK = ExitReason("turn_stuck")
 GRACE = Timer("shutdown")
@@ -100,6 +102,8 @@ class Process:
     ready: bool = False
     spoke: frozenset[str] = frozenset()
     killed: bool = False
+    #: It was not found, and lived on for longer than news of an exit takes.
+    lost: bool = False
     asked: frozenset[str] = frozenset()
     leaves: tuple[RequestRef, ...] | None = None
     accounted: bool = False
@@ -200,7 +204,7 @@ def _words(who: Incarnation, process: Process, *, words: bool) -> list[Input]:
     if "abuse" not in process.spoke:
         found.append(AbuseSeen(who, "flood"))
     if not process.spoke:
-        found.append(ChannelFailed(who, NO_CHANNEL))
+        found += [ChannelFailed(who, NO_CHANNEL), ChannelMissed(who, NOT_FOUND)]
     return found
 
 
@@ -227,10 +231,13 @@ def happen(world: World, fact: Input) -> World:
             return _leave(_speak(world, who, "said"), who, refs)
         case AbuseSeen(who, _):
             return _speak(world, who, "abuse")
-        case ChannelFailed(who, _):
+        case ChannelFailed(who, _) | ChannelMissed(who, _):
             return _speak(world, who, "ready", "refused", "leaving", "said", "abuse")
         case DeadlinePassed(timer):
-            return replace(world, armed=world.armed - {timer})
+            world = replace(world, armed=world.armed - {timer})
+            if timer.kind != "missed" or timer.incarnation is None:
+                return world
+            return world.update(timer.incarnation, replace(_missed(world, timer), lost=True))
         case MonitorRequested(call=call, client=client, monitor=ref, handle=handle):
             watch = (client, ref, handle.incarnation)
             return replace(_wait(world, call), watches=world.watches | {watch})
@@ -244,6 +251,13 @@ def happen(world: World, fact: Input) -> World:
             return replace(world, shutdowns=world.shutdowns + 1)
         case _:
             assert_never(fact)
+
+
+def _missed(world: World, timer: Timer) -> Process:
+    assert timer.incarnation is not None
+    process = world.process(timer.incarnation)
+    assert process.alive, "one that is known to have exited is waited for"
+    return process
 
 
 def _change(
@@ -442,8 +456,9 @@ def _answer(world: World, effect: Answer) -> World:
             assert world.process(handle.incarnation).starter == call
             assert world.process(handle.incarnation).ready
             assert not world.process(handle.incarnation).over
-        case NotStarted():
+        case NotStarted(error):
             assert all(p.over for p in launched), "a failed start left a process"
+            assert (error == NOT_FOUND) == any(p.lost for p in launched), "exit or place, not both"
         case Stopped() | GroupRunning() | Done() | Refused():
             assert not launched, "that call was a start"
         case _:

@@ -28,14 +28,17 @@ from genagent_protocol.supervision.terms import Terms
 
 Call: TypeAlias = Hashable
 
-TimerKind = Literal["start", "stop", "leave", "drain", "restart", "last_words", "shutdown"]
+TimerKind = Literal[
+    "start", "missed", "stop", "leave", "drain", "restart", "last_words", "shutdown"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
     """The identity of one deadline; each is armed at most once.
 
-    `start`: readiness is due. `stop`: the shutdown window closes. `leave`: a
+    `start`: readiness is due. `missed`: the exit of a process that was not found where
+    it should be would be known by now. `stop`: the shutdown window closes. `leave`: a
     process without a channel should be gone. `drain`: a dead process's channel
     should be at its end. `restart`: the wait after this incarnation is over.
     `last_words`: who still drains should say what it leaves. `shutdown`: the daemon's
@@ -163,7 +166,18 @@ class ProcessExited:
 
 @dataclass(frozen=True, slots=True)
 class ChannelFailed:
-    """A living, starting agent cannot be talked to (no descriptor left, a stranger listens)."""
+    """A living, starting agent cannot be talked to: no descriptor is left."""
+
+    incarnation: Incarnation
+    error: StartError
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelMissed:
+    """A starting agent was not found where it should be: nobody listens there, or a stranger.
+
+    `error` says so. The agent may as well have just ended. The first one counts.
+    """
 
     incarnation: Incarnation
     error: StartError
@@ -257,6 +271,7 @@ ProcessFact: TypeAlias = (
     | LaunchFailed
     | ProcessExited
     | ChannelFailed
+    | ChannelMissed
     | ChannelDrained
     | AgentReady
     | AgentRefused

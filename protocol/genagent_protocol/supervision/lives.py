@@ -34,6 +34,7 @@ from genagent_protocol.supervision.inputs import (
     AgentRefused,
     ChannelDrained,
     ChannelFailed,
+    ChannelMissed,
     ExitSaid,
     LaunchFailed,
     LeavingSaid,
@@ -45,6 +46,8 @@ from genagent_protocol.supervision.table import Child, Life, handle_of
 
 #: How long a dead process's channel may take to report its end.
 DRAIN_WAIT_MS = 250
+#: How much later than the end of its files the exit of a process may be told.
+MISSED_WAIT_MS = 100
 #: How long a process may outlive its own channel.
 LEAVE_WAIT_MS = 5_000
 
@@ -104,7 +107,7 @@ def kill(draft: Draft, child: Child, cause: Cause, verdict: StartError) -> None:
     if not life.alive or life.killed:
         return
     draft.emit("agent.killed", child, cause=cause)
-    child = draft.disarm(child, ("start", "stop", "leave"))
+    child = draft.disarm(child, ("start", "missed", "stop", "leave"))
     life = living(child)
     if not life.ready and life.verdict is None:
         life = replace(life, verdict=verdict)
@@ -125,7 +128,7 @@ def ready(draft: Draft, fact: AgentReady) -> None:
     if life.ready or life.killed or life.verdict is not None:
         return
     starter = child.starter
-    child = draft.disarm(child, ("start",))
+    child = draft.disarm(child, ("start", "missed"))
     child = draft.put_life(child, replace(living(child), ready=True))
     child = draft.put(replace(child, proven=True, starter=None))
     draft.emit("agent.started", child)
@@ -169,12 +172,19 @@ def abuse(draft: Draft, fact: AbuseSeen) -> None:
 
 def channel_failed(draft: Draft, fact: ChannelFailed) -> None:
     """Nobody could ever talk to this process, so its start fails."""
-    if (subject := _speaker(draft, fact.incarnation)) is None:
+    if (subject := _unheard(draft, fact.incarnation)) is not None:
+        kill(draft, subject[0], "channel", fact.error)
+
+
+def channel_missed(draft: Draft, fact: ChannelMissed) -> None:
+    """Its start fails for that, too, unless the news of its exit is on the way."""
+    if (subject := _unheard(draft, fact.incarnation)) is None:
         return
     child, life = subject
-    if life.ready:
-        raise InvalidTransition(f"{fact.incarnation} was ready over a channel that never was")
-    kill(draft, child, "channel", fact.error)
+    # The first one is the cause: the end of a connection to a stranger comes after it.
+    if life.alive and not life.killed and life.missed is None:
+        child = draft.put_life(child, replace(life, missed=fact.error))
+        draft.arm(child, "missed", MISSED_WAIT_MS)
 
 
 def exited(draft: Draft, fact: ProcessExited) -> None:
@@ -224,6 +234,9 @@ def deadline_passed(draft: Draft, timer: Timer) -> None:
     match timer.kind:
         case "start":
             kill(draft, child, "start_timeout", verdicts.timed_out(child.terms))
+        case "missed":
+            assert life.missed is not None
+            kill(draft, child, "channel", life.missed)
         case "stop":
             kill(draft, child, "stop", verdicts.stopped_early(child.terms))
         case "leave":
@@ -244,6 +257,18 @@ def _speaker(draft: Draft, incarnation: Incarnation) -> tuple[Child, Life] | Non
     subject = draft.subject(incarnation)
     if subject is not None and (subject[1].pid is None or subject[1].drained):
         raise InvalidTransition(f"{incarnation} has no channel that could be read")
+    return subject
+
+
+def _unheard(draft: Draft, incarnation: Incarnation) -> tuple[Child, Life] | None:
+    """Return whose channel never came up; None if that life is over.
+
+    Raises:
+        InvalidTransition: it did come up, or nothing can come of it any more.
+    """
+    subject = _speaker(draft, incarnation)
+    if subject is not None and subject[1].ready:
+        raise InvalidTransition(f"{incarnation} was ready over a channel that never was")
     return subject
 
 

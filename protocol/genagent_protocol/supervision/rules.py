@@ -11,6 +11,9 @@ error, and the starter hears it only when the process is gone: a failed start
 leaves nothing. The first reason stands, because what comes after it is mostly its
 consequence. An agent that is stopped while it starts is killed, for it cannot
 be asked; its starter hears `exited`, or `shutting_down`, or `group_not_running`.
+An agent that is not found at its place may have just ended: whoever ends closes its
+files a moment before the kernel says so. Only if no exit follows in that moment is
+it the place that is wrong.
 
 An *end* needs two facts, the exit of the process and the end of its channel, in
 either order. The exit alone would let a DOWN overtake what the agent said; the
@@ -63,6 +66,7 @@ from genagent_protocol.supervision.inputs import (
     AgentRefused,
     ChannelDrained,
     ChannelFailed,
+    ChannelMissed,
     ClientGone,
     DeadlinePassed,
     DemonitorRequested,
@@ -110,6 +114,7 @@ def advance(table: Table, fact: Input) -> Advance:
             | LaunchFailed()
             | ProcessExited()
             | ChannelFailed()
+            | ChannelMissed()
             | ChannelDrained()
             | AgentReady()
             | AgentRefused()
@@ -133,6 +138,8 @@ def _hear_of_process(draft: Draft, fact: ProcessFact) -> None:
             lives.exited(draft, fact)
         case ChannelFailed():
             lives.channel_failed(draft, fact)
+        case ChannelMissed():
+            lives.channel_missed(draft, fact)
         case ChannelDrained():
             lives.drained(draft, fact)
         case AgentReady():

@@ -36,6 +36,7 @@ class Life:
     """One incarnation, from its launch until it exited and its channel is drained.
 
     `verdict` is why the start failed, once that is certain; the first one stands.
+    `missed` will be why, unless its process has just ended.
     `asked` is what the agent was last asked for over its channel. `killed` means
     that its end is decided: the order went out, or goes out when it is born.
     `leaves` are the requests without an outcome that it named last, None if it never did.
@@ -46,6 +47,7 @@ class Life:
     started_ticks: int = 0
     ready: bool = False
     verdict: StartError | None = None
+    missed: StartError | None = None
     asked: Literal["drain", "stop"] | None = None
     killed: bool = False
     abuse: str | None = None

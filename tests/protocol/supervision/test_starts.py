@@ -9,6 +9,7 @@ import pytest
 from genagent_protocol.reasons import StartError
 from genagent_protocol.supervision.effects import (
     ArmDeadline,
+    DisarmDeadline,
     Dispose,
     Kill,
     Launch,
@@ -22,6 +23,7 @@ from genagent_protocol.supervision.inputs import (
     AgentReady,
     AgentRefused,
     ChannelFailed,
+    ChannelMissed,
     ExitSaid,
     Input,
     LaunchFailed,
@@ -43,7 +45,15 @@ from support.supervision_phases import (
     terms,
 )
 from support.supervision_rehearsal import Rehearsal, position
-from support.supervision_world import NO_CHANNEL, NO_PROCESS, REFUSAL, STUCK, captured, life
+from support.supervision_world import (
+    NO_CHANNEL,
+    NO_PROCESS,
+    NOT_FOUND,
+    REFUSAL,
+    STUCK,
+    captured,
+    life,
+)
 
 
 def error_of(daemon: Rehearsal, call: str = "start") -> StartError:
@@ -70,6 +80,9 @@ def test_the_start_deadline_is_armed_before_the_launch() -> None:
     assert orders == [ArmDeadline(Timer("start", life(1)), 60_000), Launch(life(1), start().terms)]
 
 
+MISSED = ChannelMissed(life(1), NOT_FOUND)
+
+
 @pytest.mark.parametrize(
     ("facts", "kind"),
     [
@@ -83,6 +96,17 @@ def test_the_start_deadline_is_armed_before_the_launch() -> None:
         ((ChannelFailed(life(1), NO_CHANNEL), drained(), dies()), "resource_exhausted"),
         ((ChannelFailed(life(1), NO_CHANNEL), dies(), drained()), "resource_exhausted"),
         ((exits(1), ChannelFailed(life(1), NO_CHANNEL), drained()), "exited"),
+        ((MISSED, passes("missed"), dies(), drained()), "bad_directory"),
+        ((MISSED, exits(1), drained()), "exited"),
+        ((MISSED, drained(), exits(1)), "exited"),
+        (
+            (MISSED, AgentRefused(life(1), REFUSAL), passes("missed"), dies(), drained()),
+            "init_failed",
+        ),
+        ((AgentRefused(life(1), REFUSAL), MISSED, exits(1), drained()), "init_failed"),
+        ((MISSED, passes("start"), dies(), drained()), "start_timeout"),
+        ((MISSED, ChannelFailed(life(1), NO_CHANNEL), dies(), drained()), "resource_exhausted"),
+        ((MISSED, stop(), dies(), drained()), "exited"),
         ((AbuseSeen(life(1), "flood"), dies(), drained()), "exited"),
         ((drained(), passes("leave"), dies()), "exited"),
         ((stop(), dies(), drained()), "exited"),
@@ -99,6 +123,48 @@ def test_the_first_certain_reason_is_the_start_error(facts: tuple[Input, ...], k
 
     assert error_of(daemon).kind == kind
     assert not daemon.table.children
+
+
+def test_an_agent_that_is_not_found_is_given_a_moment_to_have_ended() -> None:
+    """Whoever ends closes its files before the kernel says so, and then its exit explains it."""
+    daemon = Rehearsal(start(), born())
+
+    assert daemon.tell(MISSED) == [ArmDeadline(Timer("missed", life(1)), 100)]
+    orders = daemon.tell(exits(3))
+
+    assert DisarmDeadline(Timer("missed", life(1))) in orders
+    assert daemon.count(Kill) == 0
+    assert daemon.tell(passes("missed")) == []
+
+
+def test_an_agent_that_is_not_found_and_lives_on_is_killed() -> None:
+    """It waits at a place where nobody will look for it any more."""
+    daemon = Rehearsal(start(), born(), MISSED)
+
+    orders = daemon.tell(passes("missed"))
+
+    assert orders == [DisarmDeadline(Timer("start", life(1))), Kill(life(1))]
+    assert daemon.tell(exits(3), drained())
+    assert error_of(daemon) == NOT_FOUND
+
+
+def test_the_first_word_on_why_an_agent_was_not_found_counts() -> None:
+    """Who met a stranger hears later that this connection ended, too."""
+    second = ChannelMissed(life(1), StartError(kind="bad_directory", message="and now it ended"))
+    daemon = Rehearsal(start(), born(), MISSED)
+
+    assert daemon.tell(second) == []
+    assert daemon.tell(passes("missed"), second, dies(), second, drained())
+
+    assert error_of(daemon) == NOT_FOUND
+
+
+def test_an_agent_that_is_heard_was_not_missed() -> None:
+    """Should it ever be so, a running agent is not killed over it."""
+    daemon = Rehearsal(start(), born(), MISSED, AgentReady(life(1)))
+
+    assert daemon.tell(passes("missed")) == []
+    assert daemon.answer("start") == Started(captured(1))
 
 
 def test_a_process_that_exits_before_ready_is_reported_with_its_status() -> None:

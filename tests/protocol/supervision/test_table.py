@@ -22,6 +22,7 @@ from support.supervision_world import captured, life
 SHOWN = {
     "launched": "starting",
     "starting": "starting",
+    "missed": "starting",
     "refused": "starting",
     "running": "running",
     "asked": "stopping",
