@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: How often a detached daemon or its end is looked for.
 _LOOK_S = 0.02
+#: How long a daemon that may be there is asked for at least, however little time is left.
+_ASK_S = 0.1
 #: How long after the first signal the second one is no echo of it any more.
 _FORCE_AFTER_S = 0.5
 #: Lines of the daemon's log that explain why it did not start.
@@ -111,18 +113,33 @@ def start(timeout: float, config: Path | None) -> None:
 
     When one is running already, that is fine too.
     """
-    from genagentd.daemon.lock import is_locked, listener
-
     where = places()
     deadline = time.monotonic() + timeout
-    began: subprocess.Popen[bytes] | None = None
-    if not is_locked(where) and listener(where, timeout) is None:
-        began = _spawn(where, config)
-    state = _answer(deadline, where, began)
-    ours = began is not None and began.pid in (state.pid, _parent(state.pid))
+    begun: subprocess.Popen[bytes] | None = None
+    while True:
+        # One that found another daemon there ends; and that one may have ended since.
+        if (begun is None or begun.poll() == exits.REFUSED) and _is_free(where, deadline):
+            begun = _spawn(where, config)
+        state = _ask_core(where, max(_left_s(deadline), _ASK_S))
+        if state is not None:
+            break
+        code = None if begun is None else begun.poll()
+        if code not in (None, exits.REFUSED):
+            raise _ended(where, code)
+        if time.monotonic() >= deadline:
+            raise _late(where, deadline, begun)
+        time.sleep(_LOOK_S)
+    ours = begun is not None and begun.pid in (state.pid, _parent(state.pid))
     text = f"{'running' if ours else 'already running'} (pid {state.pid})"
     output().done = text
     output().result(text, pid=state.pid, started=ours, run_dir=str(where.run))
+
+
+def _is_free(where: Places, deadline: float) -> bool:
+    """Whether no daemon is there, not even one whose lock somebody removed."""
+    from genagentd.daemon.lock import is_locked, listener
+
+    return not is_locked(where) and listener(where, _left_s(deadline)) is None
 
 
 def _parent(pid: int) -> int | None:
@@ -157,23 +174,7 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-def _answer(deadline: float, where: Places, began: subprocess.Popen[bytes] | None) -> CoreState:
-    """Wait until a daemon answers there.
-
-    Raises:
-        Failure: the one that was begun ended, or none answered in time.
-    """
-    while (state := _ask_core(where, max(deadline - time.monotonic(), 0.1))) is None:
-        code = None if began is None else began.poll()
-        if code is not None and code != exits.REFUSED:
-            raise _ended(where, code)
-        if time.monotonic() > deadline:
-            raise _silent(where, deadline) if began is None else _slow(where, began.pid)
-        time.sleep(_LOOK_S)
-    return state
-
-
-def _ended(where: Places, code: int) -> Failure:
+def _ended(where: Places, code: int | None) -> Failure:
     tail = _tail(where.daemon_log)
     return Failure(
         exits.BAD_CONFIGURATION if code == exits.BAD_CONFIGURATION else exits.FAILED,
@@ -190,6 +191,21 @@ def _why_silent(where: Places) -> str:
         if os.statvfs(where.logs).f_bavail == 0:
             return f"no space is left in {where.logs}"
     return "it wrote nothing"
+
+
+def _late(where: Places, deadline: float, begun: subprocess.Popen[bytes] | None) -> Failure:
+    """Return why no daemon answered in time; who is named is there."""
+    if begun is not None and begun.poll() is None:
+        return _slow(where, begun.pid)
+    if _is_free(where, deadline):
+        return Failure(
+            exits.NOT_REACHABLE,
+            "not_reachable",
+            f"no daemon runs in {where.run}: the one that was there ended, and no time was left "
+            "to start another",
+            "try it again; --timeout gives it more",
+        )
+    return _silent(where, deadline)
 
 
 def _slow(where: Places, pid: int) -> Failure:

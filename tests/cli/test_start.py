@@ -1,0 +1,174 @@
+"""`genagentd start`: whoever was there and ends meanwhile, a daemon serves when it returns 0."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genagent_protocol.envelopes import CoreState
+from genagent_protocol.refs import BootId
+from genagentd.cli import daemon_commands
+from genagentd.client import core
+from genagentd.daemon import lock
+from genagentd.paths import Places
+from support.commands import Command
+
+#: No process has this number.
+DEAD = 4_194_304
+
+
+class Begun:
+    """A daemon that `start` began: what it ended with, if it did."""
+
+    def __init__(self, pid: int, code: int | None) -> None:
+        self.pid = pid
+        self._code = code
+
+    def poll(self) -> int | None:
+        return self._code
+
+
+class World:
+    """Time that passes where somebody sleeps, what happens then, and who is there."""
+
+    def __init__(self, run: Path) -> None:
+        self.places = Places(run, run)
+        self.now = 0.0
+        #: What happens as soon as it is that late.
+        self.later: dict[float, Callable[[], None]] = {}
+        #: What becomes of each one that is begun: it serves, or another one is faster.
+        self.fates: list[Callable[[], int | None]] = []
+        self.answer: CoreState | None = None
+        self.begun = 0
+        self._held: lock.Lock | None = None
+        self._dumb = False
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, for_s: float) -> None:
+        self.now += for_s
+        for late in sorted(at for at in self.later if at <= self.now):
+            self.later.pop(late)()
+
+    def spawn(self, *_: object) -> Begun:
+        self.begun += 1
+        fate = self.fates.pop(0)
+        return Begun(100 + self.begun, fate())
+
+    def ask(self, _where: Places, within_s: float) -> CoreState | None:
+        if self._dumb:
+            self.sleep(within_s)
+        return self.answer
+
+    # --- fates
+
+    def serves(self) -> None:
+        """It has the lock and answers."""
+        self.answer = _state(100 + self.begun)
+        self._take()
+
+    def is_slow(self) -> None:
+        """It does neither, and lives."""
+
+    def loses(self) -> int:
+        """Another one has the lock, which answers to nobody yet."""
+        self._take()
+        return 4
+
+    def loses_to_a_dumb_one(self) -> int:
+        """That lets everybody in and says nothing."""
+        self._dumb = True
+        return self.loses()
+
+    def _take(self) -> None:
+        self._held = lock.take(self.places)
+        assert self._held is not None
+
+    # --- others
+
+    def another_drains(self) -> None:
+        self._take()
+        self.answer = _state(DEAD, draining=True)
+
+    def it_is_silent(self) -> None:
+        self.answer = None
+
+    def the_other_ends(self) -> None:
+        assert self._held is not None
+        self._held.release()
+        self.answer = None
+
+
+def _state(pid: int, *, draining: bool = False) -> CoreState:
+    return CoreState(
+        call=1,
+        pid=pid,
+        boot=BootId("0" * 16),
+        software="0",
+        ready=not draining,
+        draining=draining,
+        agents=0,
+        clients=1,
+        uptime_ms=0,
+        bad_frames=0,
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Nobody is there."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+    made = World(tmp_path)
+    for module in (daemon_commands, lock, core):
+        monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(daemon_commands, "_spawn", made.spawn)
+    monkeypatch.setattr(daemon_commands, "_ask_core", made.ask)
+    return made
+
+
+def test_whoever_lost_to_a_daemon_that_ended_is_begun_anew(
+    genagentd: Command, world: World
+) -> None:
+    """It was waited for until the time was over, and told to go on starting: a dead process."""
+    world.fates = [world.loses, world.serves]
+    world.later = {1.0: world.the_other_ends}
+
+    told = genagentd("start", "--timeout", "6", "--json")
+
+    assert (told.code, told.json["pid"], told.json["started"]) == (0, 102, True)
+    assert world.now < 1.1
+
+
+@pytest.mark.parametrize(
+    ("fates", "later", "code", "error", "named"),
+    [
+        (["loses"], {}, 7, "not_answering", "pid {me}"),
+        (["loses_to_a_dumb_one"], {6.0: "the_other_ends"}, 7, "not_reachable", "no daemon runs"),
+        (["is_slow"], {}, 5, "starting", "pid 101"),
+        (["loses", "is_slow"], {1.0: "the_other_ends"}, 5, "starting", "pid 102"),
+    ],
+)
+def test_only_who_lives_is_said_to_go_on_starting(
+    genagentd: Command,
+    world: World,
+    fates: list[str],
+    later: dict[float, str],
+    code: int,
+    error: str,
+    named: str,
+) -> None:
+    """Whoever looks for that process would find none, or a stranger."""
+    world.fates = [getattr(world, fate) for fate in fates]
+    world.later = {at: getattr(world, what) for at, what in later.items()}
+
+    told: Any = genagentd("start", "--timeout", "6", "--json")
+
+    assert (told.code, told.error) == (code, error)
+    assert named.format(me=os.getpid()) in told.json["error"]["message"]
+    assert world.begun == len(fates)
