@@ -111,23 +111,32 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
 def start(timeout: float, config: Path | None) -> None:
     """Start the daemon in the background and wait until it answers.
 
-    When one is running already, that is fine too.
+    When one is running already, that is fine too. One that is ending is waited for, and another
+    one is started then; if it takes longer than --timeout, that is `stopping`, exit 5.
     """
+    from genagentd.daemon.lock import holder, listener
+
     where = places()
     deadline = time.monotonic() + timeout
     begun: subprocess.Popen[bytes] | None = None
+    state: CoreState | None = None
+    ending: Holder | None = None
     while True:
         # One that found another daemon there ends; and that one may have ended since.
         if (begun is None or begun.poll() == exits.REFUSED) and _is_free(where, deadline):
-            begun = _spawn(where, config)
-        state = _ask_core(where, max(_left_s(deadline), _ASK_S))
-        if state is not None:
-            break
+            begun, state, ending = _spawn(where, config), None, None
+        # One that is known to end is looked at only; it has better things to do than to say so.
+        if ending is None or not ending.alive:
+            state = _ask_core(where, max(_left_s(deadline), _ASK_S))
+            if state is not None and not state.draining:
+                break
+            if state is not None:
+                ending = holder(where, within_s=0) or listener(where, _left_s(deadline))
         code = None if begun is None else begun.poll()
         if code not in (None, exits.REFUSED):
             raise _ended(where, code)
         if time.monotonic() >= deadline:
-            raise _late(where, deadline, begun)
+            raise _late(where, deadline, begun) if state is None else _ending(state.pid, timeout)
         time.sleep(_LOOK_S)
     ours = begun is not None and begun.pid in (state.pid, _parent(state.pid))
     text = f"{'running' if ours else 'already running'} (pid {state.pid})"
@@ -295,21 +304,27 @@ def stop(timeout: float, force: bool) -> None:
         # It holds the lock, so it is there. A second signal means force, if it is no echo.
         signals = [time.monotonic() + after_s for after_s in (0.0, _FORCE_AFTER_S)[: 1 + force]]
     pid = _pid(found)
-    while (found := _look_again(where, found)) is not None or is_locked(where):
+    # Of one that is known, only its own end counts: another one may have the lock already.
+    known = pid is not None
+    while (found := _look_again(where, found)) is not None or (not known and is_locked(where)):
         pid = _pid(found) or pid
         if named is not None and signals and time.monotonic() >= signals[0]:
             del signals[0]
             _ask_to_end(named.pid, named.started_ticks)
         if time.monotonic() > deadline:
-            raise Failure(
-                exits.PENDING,
-                "stopping",
-                f"the daemon ({_who(pid)}) is still ending after {timeout:g} s",
-                "end it at once with: genagentd stop --force",
-                {"pid": pid},
-            )
+            raise _ending(pid, timeout)
         time.sleep(_LOOK_S)
     output().result(f"stopped ({_who(pid)})", pid=pid, forced=force)
+
+
+def _ending(pid: int | None, after_s: float) -> Failure:
+    return Failure(
+        exits.PENDING,
+        "stopping",
+        f"the daemon ({_who(pid)}) is still ending after {after_s:g} s",
+        "end it at once with: genagentd stop --force",
+        {"pid": pid},
+    )
 
 
 def _pid(found: Holder | None) -> int | None:

@@ -288,6 +288,29 @@ def test_a_daemon_without_a_lock_and_of_unknown_number_is_waited_for(
     assert code == 0 or told.json["error"]["details"]["pid"] == os.getpid()
 
 
+def test_a_stop_does_not_wait_for_the_next_daemon(
+    genagentd: Command, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that waited for the same end has the lock by then."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+    held = lock.take(Places(tmp_path, tmp_path))
+    assert held is not None
+    with subprocess.Popen(["sleep", "60"]) as old:
+        named = f"{old.pid} {kernel.started_ticks(old.pid)}\n"
+        (tmp_path / "genagentd.lock").write_text(named)
+
+        def ends(*_: object, **__: object) -> None:
+            old.kill()
+            old.wait()
+
+        monkeypatch.setattr(core, "stop_daemon", ends)
+
+        told = genagentd("stop", "--timeout", "1", "--json")
+
+        held.release()
+        assert (told.code, told.json["pid"]) == (0, old.pid)
+
+
 def test_a_detached_daemon_outlives_its_starter_and_has_a_guardian(place: PrivateDaemon) -> None:
     """Its parent is the guardian, in a session of its own; standard input is closed to it."""
     pid = ran(place, "genagentd", "start", "--json").json["pid"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,15 @@ from genagent_protocol.envelopes import CoreState
 from genagent_protocol.refs import BootId
 from genagentd.cli import daemon_commands
 from genagentd.client import core
+from genagentd.client.client import Client
 from genagentd.daemon import lock
 from genagentd.paths import Places
-from support.commands import Command
+from support import fleet
+from support.commands import Command, command, ran
+from support.daemons import PrivateDaemon
 
-#: No process has this number.
-DEAD = 4_194_304
+#: The number that one has which drains: ours, as it is we who hold its lock.
+DRAINING = os.getpid()
 
 
 class Begun:
@@ -85,6 +90,11 @@ class World:
         self._dumb = True
         return self.loses()
 
+    def loses_to_one_that_drains(self) -> int:
+        """As long as it lives."""
+        self.another_drains()
+        return 4
+
     def _take(self) -> None:
         self._held = lock.take(self.places)
         assert self._held is not None
@@ -93,7 +103,7 @@ class World:
 
     def another_drains(self) -> None:
         self._take()
-        self.answer = _state(DEAD, draining=True)
+        self.answer = _state(DRAINING, draining=True)
 
     def it_is_silent(self) -> None:
         self.answer = None
@@ -172,3 +182,75 @@ def test_only_who_lives_is_said_to_go_on_starting(
     assert (told.code, told.error) == (code, error)
     assert named.format(me=os.getpid()) in told.json["error"]["message"]
     assert world.begun == len(fates)
+
+
+@pytest.mark.parametrize("goes_silent", [True, False])
+def test_a_daemon_that_ends_is_waited_for_and_another_one_begun(
+    genagentd: Command, world: World, goes_silent: bool
+) -> None:
+    """'Already running' was said of it, and seconds later nothing ran."""
+    world.another_drains()
+    world.fates = [world.serves]
+    world.later = {2.0: world.the_other_ends}
+    if goes_silent:
+        world.later[1.0] = world.it_is_silent
+
+    told = genagentd("start", "--timeout", "6", "--json")
+
+    assert (told.code, told.json["pid"], told.json["started"]) == (0, 101, True)
+    assert 2.0 <= world.now < 2.1
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("fates", [[], ["loses_to_one_that_drains"]])
+def test_a_daemon_that_ends_for_too_long_is_named(
+    genagentd: Command, world: World, fates: list[str], known: bool
+) -> None:
+    """It answers, so it is neither silent nor starting; nothing else was begun, or has lost."""
+    if not fates:
+        world.another_drains()
+    if not known:
+        # It is in a pid namespace that we do not see into.
+        (world.places.lock).write_text("")
+    world.fates = [getattr(world, fate) for fate in fates]
+
+    told = genagentd("start", "--timeout", "6", "--json")
+
+    error = told.json["error"]
+    assert (told.code, error["code"], error["details"]) == (5, "stopping", {"pid": DRAINING})
+    assert f"(pid {DRAINING}) is still ending after 6 s" in error["message"]
+    assert "genagentd stop --force" in error["hint"]
+    assert world.begun == len(fates)
+    assert 6.0 <= world.now < 6.2
+
+
+@pytest.mark.process
+def test_a_start_while_a_real_daemon_drains_waits_for_its_end(nothing_left: None) -> None:
+    """And `stop`, which waits for that end, too, does not wait for the one that is begun then."""
+    place = PrivateDaemon({"GENAGENT_GRACE_MS": "600000"})
+    try:
+        old = ran(place, "genagentd", "start", "--json").json["pid"]
+        with Client(place.run) as client:
+            ref, _ = fleet.begin(client, fleet.start(client, "a", fleet.HANGS), spawns=0)
+            fleet.event(client, ref, "text")
+        core.stop_daemon(place.places.socket, 60_000, force=False)
+
+        late = ran(place, "genagentd", "start", "--timeout", "0.5", "--json")
+        with subprocess.Popen(
+            command("genagentd", "start", "--timeout", "120", "--json"),
+            env=place.environ,
+            stdout=subprocess.PIPE,
+        ) as waits:
+            ended = ran(place, "genagentd", "stop", "--force", "--json")
+            out, _ = waits.communicate(timeout=120)
+
+        assert (late.code, late.error) == (5, "stopping")
+        assert late.json["error"]["details"] == {"pid": old}
+        assert (ended.code, ended.json["pid"]) == (0, old)
+        began = json.loads(out)
+        assert (waits.returncode, began["started"]) == (0, True)
+        assert began["pid"] != old
+        assert ran(place, "genagentd", "status", "--json").json["pid"] == began["pid"]
+    finally:
+        ran(place, "genagentd", "stop", "--force")
+        place.cleanup()
