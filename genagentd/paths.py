@@ -241,9 +241,32 @@ def make_private(directory: Path) -> None:
         _make(directory)
         found = directory.lstat()
     except OSError as error:
-        raise UnusablePlace(
-            f"the directory {directory} cannot be used: {error.strerror}; {_OTHER}"
-        ) from None
+        raise _unusable(directory, error) from None
+    _check_ours(directory, found)
+
+
+def check_private(directory: Path) -> None:
+    """Refuse *directory* as `make_private` does, if it is there. Touches nothing.
+
+    Raises:
+        UnusablePlace: as there.
+    """
+    try:
+        found = directory.lstat()
+        _check_way(directory.parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unusable(directory, error) from None
+    _check_ours(directory, found)
+
+
+def _unusable(directory: Path, error: OSError) -> UnusablePlace:
+    return UnusablePlace(f"the directory {directory} cannot be used: {error.strerror}; {_OTHER}")
+
+
+def _check_ours(directory: Path, found: os.stat_result) -> None:
+    """Refuse what is no directory, not ours, or not private."""
     if not stat.S_ISDIR(found.st_mode):
         raise UnusablePlace(f"{directory} is not a plain directory (a link or a file); {_OTHER}")
     if found.st_uid != os.getuid():

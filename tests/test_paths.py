@@ -21,7 +21,14 @@ from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
 from genagentd import kernel, paths
-from genagentd.paths import Places, directory_name, make_private, places, socket_in
+from genagentd.paths import (
+    Places,
+    check_private,
+    directory_name,
+    make_private,
+    places,
+    socket_in,
+)
 from genagentd.socket_path import UnusablePlace
 from support.plain_values import plain, texts
 
@@ -282,6 +289,32 @@ def test_a_directory_that_others_may_enter_is_refused_and_left_as_it_is(
     assert ("chmod 700" in str(refused.value)) is not bool(mode & 0o1002)
     assert mode_of(directory) == mode
     assert list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["private", "shared", "link", "file", "not there", "below a file"])
+def test_what_is_there_is_refused_alike_by_whoever_only_looks(tmp_path: Path, kind: str) -> None:
+    """A start must not say of a directory that it serves which no daemon of ours would take."""
+    looked_at, made = tmp_path / "looked_at", tmp_path / "made"
+    for directory in (looked_at, made):
+        match kind:
+            case "private" | "shared":
+                directory.mkdir(0o700 if kind == "private" else 0o750)
+            case "link":
+                directory.symlink_to(tmp_path)
+            case "file" | "below a file":
+                directory.touch()
+    told = []
+    for refuse, directory in ((check_private, looked_at), (make_private, made)):
+        try:
+            refuse(directory / "x" if kind == "below a file" else directory)
+        except UnusablePlace as error:
+            told.append(str(error).replace(str(directory), "it"))
+        else:
+            told.append("")
+
+    assert told[0] == told[1]
+    assert bool(told[0]) == (kind not in ("private", "not there"))
+    assert looked_at.exists() == (kind != "not there")
 
 
 def test_a_directory_that_was_made_private_by_hand_is_used(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from genagentd.cli.program import CONTEXT, command, flags, output
 from genagentd.cli.service_unit import install_service
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
-from genagentd.paths import Places, make_private, open_log, places
+from genagentd.paths import Places, check_private, make_private, open_log, places
 
 if TYPE_CHECKING:
     from genagentd.daemon.lock import Holder
@@ -117,6 +117,9 @@ def start(timeout: float, config: Path | None) -> None:
     from genagentd.daemon.lock import holder, listener
 
     where = places()
+    # Also where somebody listens already: in a directory of another user that is none of ours.
+    for directory in (where.run, where.state):
+        check_private(directory)
     deadline = time.monotonic() + timeout
     begun: subprocess.Popen[bytes] | None = None
     state: CoreState | None = None

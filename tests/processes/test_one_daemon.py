@@ -25,6 +25,7 @@ from genagentd.socket_path import MAX_PATH_BYTES, UnusablePlace
 from support import fleet
 from support.commands import ran
 from support.daemons import PrivateDaemon
+from support.fake_daemon import fake_daemon
 from support.figures import Figures, counts
 from support.waiting import until
 
@@ -353,6 +354,31 @@ def test_a_client_does_not_talk_to_somebody_elses_daemon(place: PrivateDaemon) -
     finally:
         os.kill(trapper, signal.SIGKILL)
         os.waitpid(trapper, 0)
+
+
+@pytest.mark.parametrize("kind", ["foreign", "shared"])
+def test_what_no_daemon_of_ours_would_serve_in_is_refused_also_where_somebody_listens(
+    kind: str,
+) -> None:
+    """Root was told 'already running' of the daemon of another user, and exit 78 where none was."""
+    if os.getuid() != 0:
+        pytest.skip("only root reaches the daemon of another user")
+    with fake_daemon() as there:
+        if kind == "foreign":
+            os.chown(there.run, NOBODY, NOBODY)
+        else:
+            there.run.chmod(0o777)
+        place = PrivateDaemon(run=there.run)
+
+        listened = ran(place, "genagentd", "start", "--json")
+        looked = ran(place, "genagentd", "status")
+        os.unlink(there.path)
+        alone = ran(place, "genagentd", "start", "--json")
+
+    assert (listened.code, listened.error) == (78, "bad_configuration")
+    assert (listened.code, listened.out) == (alone.code, alone.out)
+    # Root may look after the daemons of others.
+    assert looked.code == 0
 
 
 def _listens(path: str) -> bool:
