@@ -16,7 +16,7 @@ import platform
 import resource
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 _PR_SET_PDEATHSIG = 1
@@ -72,6 +72,19 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     the call. A fork clears it.
     """
     _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def take_signals_anew(but: Collection[signal.Signals] = ()) -> None:
+    """Block no signal, and have each that is ignored do what it does by default, except for *but*.
+
+    A program begins with what its parent ignored and blocked. Who ignores SIGCHLD hears of no
+    child, and a blocked signal is one that never comes. What has a handler keeps it, and what
+    the interpreter itself ignores (SIGPIPE, SIGXFSZ) stays so.
+    """
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ, *but}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def fork_beside() -> int:

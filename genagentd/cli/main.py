@@ -12,6 +12,7 @@ import signal
 import sys
 
 from genagentd.cli import streams
+from genagentd.daemon import guardian
 
 #: The modules that add commands to the program `genagent`.
 _COMMANDS = ("lifecycle", "prompts", "tell", "attach", "looking", "logs")
@@ -20,13 +21,13 @@ _COMMANDS = ("lifecycle", "prompts", "tell", "attach", "looking", "logs")
 def daemon_main() -> None:
     """Run the program `genagentd` and exit with its code."""
     streams.reopen_closed()
+    # What is left of a child, and how a child is begun, must not depend on who began us.
+    guardian.begin()
     if _will_run(sys.argv[1:]) and "NOTIFY_SOCKET" not in os.environ:
         # Under a service manager the unit's control group does what the guardian would.
         # Until the guardian is there, Ctrl-C just ends this process, without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        from genagentd.daemon.guardian import guard
-
-        guard()
+        guardian.guard()
     from genagentd.cli import daemon_commands, program
 
     sys.exit(program.run(daemon_commands.app, "genagentd", sys.argv[1:]))

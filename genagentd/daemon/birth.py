@@ -205,9 +205,9 @@ def _leave(code: int) -> NoReturn:
 def _settle(cradle: socket.socket) -> None:
     """Be the daemon's child and nobody else's."""
     kernel.die_with_parent()
-    for number in (signal.SIGCHLD, signal.SIGTTOU):
-        signal.signal(number, signal.SIG_DFL)
     _leave_ends_to_the_daemon()
+    # Whatever the code and the programs of an agent do with signals begins here.
+    kernel.take_signals_anew()
     os.setsid()
     kernel.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -30,6 +30,14 @@ FORWARDED = (
 )
 #: Those of them that end a daemon before it serves. The others are held back till it listens.
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+#: What a caller has ignored for a reason of its own: `nohup` lets nobody end before it has
+#: handlers, and a terminal that is not ours is not to stop us.
+_CALLERS_OWN = (signal.SIGHUP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+
+def begin() -> None:
+    """Depend on nothing that this program's caller ignored or blocked; call it first of all."""
+    kernel.take_signals_anew(but=_CALLERS_OWN)
 
 
 def guard() -> None:
@@ -42,6 +50,7 @@ def guard() -> None:
     """
     if not kernel.sees_itself():
         return  # The daemon refuses to run, and there is nothing that we could find.
+    begin()
     # Until either of us is ready for them, signals must neither be lost nor kill the guardian.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     if kernel.children(os.getpid()):
@@ -59,10 +68,6 @@ def guard() -> None:
         os._exit(status)
     # Until it serves there is nothing that would have to end in order, and much that can wait
     # for ever: for a network disk, or for a configuration that is typed in.
-    for number in _ENDING:
-        # A shell that began us in the background has some of them ignored.
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
 
 

@@ -61,6 +61,22 @@ def test_a_killed_daemon_leaves_nothing_in_sessions_of_its_own() -> None:
     assert [pid for pid in (daemon, tool, hidden) if _runs(pid)] == []
 
 
+def test_a_caller_that_ignores_the_end_of_children_does_not_blind_the_guardian() -> None:
+    """A program begins with what its caller ignored; ours would wait for its last child then."""
+    careless = f"import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{_DAEMON}"
+    guardian = subprocess.Popen(
+        [sys.executable, "-c", careless, "wait"], stdout=subprocess.PIPE, text=True
+    )
+    assert guardian.stdout is not None
+    with guardian.stdout as said:
+        daemon, tool, hidden = map(int, said.readline().split())
+
+    os.kill(daemon, signal.SIGKILL)
+
+    assert guardian.wait(30) == 128 + signal.SIGKILL
+    assert [pid for pid in (daemon, tool, hidden) if _runs(pid)] == []
+
+
 def test_the_exit_status_is_the_daemons() -> None:
     """Whoever started the service must not see the guardian instead of it."""
     guardian, (_, tool, hidden) = _guarded("exit")
