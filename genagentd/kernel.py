@@ -51,7 +51,17 @@ class Stat(NamedTuple):
     state: str
     parent: int
     session: int
+    threads: int
     started_ticks: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether it runs no more, reaped or not: the only question that `state` alone misleads.
+
+        The state is the first thread's. Where that has ended before the others, a process
+        that lives has the state of a dead one.
+        """
+        return self.state in "ZX" and self.threads <= 1
 
 
 def _prctl(option: int, value: int) -> None:
@@ -123,7 +133,8 @@ def stat(pid: int) -> Stat | None:
         return None
     # The command stands in parentheses and may contain anything, parentheses too.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    parent, session, threads, started = (int(fields[place]) for place in (1, 3, 17, 19))
+    return Stat(pid, fields[0].decode(), parent, session, threads, started)
 
 
 def started_ticks(pid: int) -> int:
@@ -140,7 +151,7 @@ def ticks_now() -> int:
 def is_alive(pid: int, ticks: int) -> bool:
     """Whether exactly this process runs: same number, same start, and not a zombie."""
     found = stat(pid)
-    return found is not None and found.started_ticks == ticks and found.state not in "ZX"
+    return found is not None and found.started_ticks == ticks and not found.ended
 
 
 def children(pid: int) -> list[int]:

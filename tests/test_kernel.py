@@ -116,6 +116,30 @@ def test_a_zombie_is_dead_and_still_there() -> None:
         assert process.pid not in kernel.children(os.getpid())
 
 
+#: Its first thread ends, and another one does not.
+HEADLESS = """
+import ctypes, threading
+print("ready", flush=True)
+threading.Thread(target=threading.Event().wait).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_lives_as_long_as_one_of_its_threads() -> None:
+    """Where the first one has ended, `/proc` says of the process what it says of a dead one."""
+    with running(HEADLESS) as process:
+        ticks = kernel.started_ticks(process.pid)
+        until(lambda: (found := kernel.stat(process.pid)) and found.state == "Z", "it has ended")
+
+        found = kernel.stat(process.pid)
+        assert found is not None
+        assert not found.ended
+        assert kernel.is_alive(process.pid, ticks)
+
+        process.kill()
+        until(lambda: not kernel.is_alive(process.pid, ticks), "it is dead")
+
+
 # --- pidfds
 
 

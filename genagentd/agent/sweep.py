@@ -50,7 +50,7 @@ def reap_adopted() -> None:
     ours = os.getsid(0)
     for pid in kernel.children(os.getpid()):
         found = kernel.stat(pid)
-        if found is not None and found.state == "Z" and found.session not in (ours, pid):
+        if found is not None and found.ended and found.session not in (ours, pid):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
 
@@ -125,7 +125,7 @@ class Sweep:
         """Return what lives and is not spared, after reaping what is dead and ours."""
         living = []
         for found in unspared(self._spared, self._roots):
-            if found.state not in "ZX":
+            if not found.ended:
                 living.append((found.pid, found.started_ticks))
             elif found.parent == os.getpid() and not self._reaps_itself(found.pid):
                 with contextlib.suppress(ChildProcessError):

@@ -125,7 +125,7 @@ class Earlier:
             return False
         if (pid, found.started_ticks) not in self._there and found.session not in self._sessions:
             return False
-        if found.state == "Z":
+        if found.ended:
             os.waitpid(pid, os.WNOHANG)
         return True
 

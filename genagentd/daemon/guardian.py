@@ -123,7 +123,7 @@ def _wait_for(daemon: int) -> int:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         for child in kernel.children(os.getpid()):
             found = kernel.stat(child)
-            if found is None or found.state != "Z":
+            if found is None or not found.ended:
                 continue
             _, raw = os.waitpid(child, 0)
             if child == daemon:

@@ -214,7 +214,7 @@ class _Helper:
 
 def _lives(pid: int) -> bool:
     found = kernel.stat(pid)
-    return found is not None and found.state != "Z"
+    return found is not None and not found.ended
 
 
 async def _end_of(pid: int) -> None:

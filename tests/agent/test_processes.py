@@ -27,6 +27,7 @@ from genagentd.agent.turn_loop import TurnLoop, TurnThread
 from genagentd.sockets import end_context
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.immune import refused
+from support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -57,7 +58,7 @@ async def spawned(agent: Conversation) -> list[int]:
 def alive(pids: list[int]) -> list[int]:
     """Return which of *pids* run."""
     found = (kernel.stat(pid) for pid in pids)
-    return [stat.pid for stat in found if stat is not None and stat.state not in "ZX"]
+    return [stat.pid for stat in found if stat is not None and not stat.ended]
 
 
 @pytest.mark.parametrize("deaf", [False, True])
@@ -118,6 +119,32 @@ async def test_a_session_process_outlives_turns_and_ends_with_the_agent(what: st
         await agent.stop()
 
     assert alive(kept) == []
+
+
+#: Its first thread ends, and another one does not.
+HEADLESS = (
+    "import ctypes, threading; threading.Thread(target=threading.Event().wait).start(); "
+    "ctypes.CDLL(None).pthread_exit(None)"
+)
+
+
+@pytest.mark.parametrize("end", ["interrupt", "stop"])
+async def test_a_process_without_its_first_thread_ends_with_its_turn(end: str) -> None:
+    """It reads like a dead one in `/proc`, and lives."""
+    turn = [{"spawn": [sys.executable, "-c", HEADLESS]}, {"hang": "idle"}]
+    async with living(options=script(turn)) as agent:
+        ref = agent.submit("go", stream=True)
+        (pid,) = await spawned(agent)
+        await asyncio.to_thread(
+            until, lambda: (found := kernel.stat(pid)) and found.state == "Z", "its thread ended"
+        )
+        if end == "interrupt":
+            number = agent.begin_call(requests.InterruptRequest(ref=ref))
+            await agent.next(envelopes.Reply, lambda said: said.call == number)
+        else:
+            await agent.stop()
+
+        assert alive([pid]) == []
 
 
 async def test_a_stuck_turn_takes_its_processes_with_it() -> None:

@@ -48,7 +48,7 @@ def _guarded(what: str) -> tuple[subprocess.Popen[str], list[int]]:
 
 def _runs(pid: int) -> bool:
     found = kernel.stat(pid)
-    return found is not None and found.state not in "ZX"
+    return found is not None and not found.ended
 
 
 def test_a_killed_daemon_leaves_nothing_in_sessions_of_its_own() -> None:

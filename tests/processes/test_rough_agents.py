@@ -174,6 +174,24 @@ def test_F042_E090_a_busy_process_is_never_taken_for_dead(
     assert downs == []
 
 
+def test_a_process_without_its_first_thread_is_not_dead(client: Client) -> None:
+    """`/proc` shows the state of that thread, which is the one of a zombie."""
+    handle = client.start_agent(
+        "support.rude_agents:LosesItsFirstThread", name="a", backend="echo", cwd=fleet.HERE
+    )
+    client.at(handle).monitor()
+    client.notify("a", None)
+    until(lambda: (found := kernel.stat(handle.pid)) and found.state == "Z", "the thread has ended")
+
+    assert client.at(handle).notify(None) == "ok"
+    row = until(lambda: _unresponsive(client), "it is shown as unresponsive")
+    assert row.state == "running"
+    assert client.receive(0) is None
+    client.stop("a")
+    assert fleet.down(client, handle).reason.text == "signal:9"
+    assert client.at(handle).notify(None) == "not_alive"
+
+
 def _unresponsive(client: Client) -> AgentRow | None:
     (row,) = client.list()
     return None if row.unresponsive_since_ms is None else row

@@ -29,13 +29,13 @@ REPOSITORY = Path(__file__).parents[2]
 def living_below(pid: int) -> list[int]:
     """Return the descendants of *pid* that run; zombies do not."""
     found = (kernel.stat(child) for child in kernel.descendants(pid))
-    return [stat.pid for stat in found if stat is not None and stat.state not in "ZX"]
+    return [stat.pid for stat in found if stat is not None and not stat.ended]
 
 
 def zombies_below(pid: int) -> list[int]:
     """Return the descendants of *pid* that are dead and not reaped."""
     found = (kernel.stat(child) for child in kernel.descendants(pid))
-    return [stat.pid for stat in found if stat is not None and stat.state == "Z"]
+    return [stat.pid for stat in found if stat is not None and stat.ended]
 
 
 @dataclass

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import ctypes
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 from genagent_backends.base import Streaming
@@ -121,6 +123,15 @@ class Reaps(Quiet):
         codes = [program.wait() for program in self.own]
         assert codes == [7, 7], codes
         print("codes", codes, flush=True)
+        return NoReply(state)
+
+
+class LosesItsFirstThread(Quiet):
+    """Ends its first thread, and with that what hears anybody; another one goes on."""
+
+    def handle_event(self, event: object, state: None) -> NoReply[None]:
+        threading.Thread(target=threading.Event().wait).start()
+        ctypes.CDLL(None).pthread_exit(None)
         return NoReply(state)
 
 

@@ -69,7 +69,7 @@ def _owner(moment: str) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
 
 def _is_gone(pid: int) -> bool:
     found = kernel.stat(pid)
-    return found is None or found.state in "ZX"
+    return found is None or found.ended
 
 
 @pytest.mark.parametrize("moment", ["starting", "running", "stopping"])
