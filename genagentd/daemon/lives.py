@@ -7,6 +7,7 @@ drained. It decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
@@ -36,6 +37,9 @@ from genagentd.socket_path import UnusablePlace
 
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
+#: How long a launch may still take that nobody wants: one that only waits for its turn, or on a
+#: helper that does not answer, would hold up the end of the daemon.
+UNWANTED_S = 0.5
 
 
 def now_ms() -> int:
@@ -72,6 +76,8 @@ class Life:
         self._watched: Watched | None = None
         self._port: Port | None = None
         self._launching = True
+        self._unwanted = False
+        self._attempt: asyncio.Future[None] | None = None
         #: Whether its channel was ever open.
         self._greeted = False
         self._drained = False
@@ -140,13 +146,21 @@ class Life:
         given up can say nothing, and meets nobody.
         """
         for attempt in range(LAUNCH_ATTEMPTS):
+            if self._unwanted:
+                raise Refusal(StartError(kind="exited", message="the launch was given up"))
             pipe = self._pipe = BirthPipe(self._announced, self._bound, self._pipe_ended)
             try:
-                await self._around.starter.launch(
-                    self._newborn(cwd, pipe, log), LAUNCH_TIMEOUT_S * 2**attempt
+                self._attempt = asyncio.ensure_future(
+                    self._around.starter.launch(
+                        self._newborn(cwd, pipe, log), LAUNCH_TIMEOUT_S * 2**attempt
+                    )
                 )
+                await self._attempt
             except LaunchLost as lost:
                 warn("helper.lost", agent=self.start.name, attempt=attempt + 1, detail=str(lost))
+            except asyncio.CancelledError:
+                if not self._unwanted:
+                    raise
             finally:
                 pipe.sent()
             pipe.read()
@@ -154,6 +168,15 @@ class Life:
                 return
             pipe.close()
         raise Refusal(_exhausted(f"no process could be started in {LAUNCH_ATTEMPTS} attempts"))
+
+    def give_up(self) -> None:
+        """Be born soon, or not at all: nobody wants it any more."""
+        self._unwanted = True
+        asyncio.get_running_loop().call_later(UNWANTED_S, self._cancel_attempt)
+
+    def _cancel_attempt(self) -> None:
+        if self._attempt is not None:
+            self._attempt.cancel()
 
     def _newborn(self, cwd: str, pipe: BirthPipe, log: Log) -> Newborn:
         return Newborn(

@@ -130,6 +130,8 @@ class Shell:
                 self._tell(effect.incarnation, envelopes.RefuseTurns())
             case effects.Kill():
                 self.lives[effect.incarnation].kill()
+            case effects.GiveUpLaunch():
+                self.lives[effect.incarnation].give_up()
             case effects.Sweep():
                 self._orphans.sweep()
             case effects.DrainNow():

@@ -18,6 +18,7 @@ from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision import inputs
 from genagentd.config import Config
+from genagentd.daemon import lives
 from genagentd.daemon import shell as shells
 from genagentd.daemon.allowance import PER_AGENT, Allowance
 from genagentd.daemon.lives import Life, Refusal, Surroundings
@@ -181,6 +182,40 @@ def test_a_directory_that_may_not_be_entered_is_refused_before_there_is_a_proces
     monkeypatch.setattr(os, "access", lambda *_asked, **_how: False)
     with pytest.raises(Refusal, match="bad_directory"):
         life._checked_directory()
+
+
+# --- a launch that nobody wants any more
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_launch_that_nobody_wants_fails_soon_and_is_not_tried_again(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it waits for; the starter may be busy with others, or hang."""
+    monkeypatch.setattr(lives, "UNWANTED_S", 0.0)
+    asked = asyncio.Event()
+    facts: list[Any] = []
+
+    async def launch(*_order: object) -> None:
+        assert not asked.is_set()
+        asked.set()
+        await asyncio.Event().wait()
+
+    board: Any = SimpleNamespace(recounted=lambda _free: None)
+    starter: Any = SimpleNamespace(launch=launch)
+    places = Places(tmp_path, tmp_path)
+    around = Surroundings(places, Config(), starter, board, facts.append, Allowance())
+    life = Life(INCARNATION, StartAgent(name="x", agent=None, backend="echo"), around)
+    launching = asyncio.create_task(life.launch())
+    if begun:
+        await asked.wait()
+
+    life.give_up()
+
+    await launching
+    assert [type(fact) for fact in facts] == [inputs.LaunchFailed]
+    assert asked.is_set() == begun
+    life.dispose()
 
 
 # --- descriptors

@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -17,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from genagent_protocol.envelopes import Down
-from genagent_protocol.errors import DaemonLost, StartFailed
+from genagent_protocol.errors import StartFailed
 from genagent_protocol.plain import MAX_DEPTH
 from genagentd import kernel, sendable
 from genagentd.client.client import Client
 from support import fleet
 from support.commands import ran
-from support.daemons import PrivateDaemon, helper_of, zombies_below
+from support.daemons import PrivateDaemon, zombies_below
 from support.waiting import until
 
 pytestmark = pytest.mark.process
@@ -66,32 +65,6 @@ def _descriptors(pid: int) -> list[str]:
             found.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
     streams = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)]
     return [path for path in found if path not in streams]
-
-
-def test_a_shutdown_does_not_wait_long_for_a_helper_that_hangs(
-    daemon: PrivateDaemon, client: Client
-) -> None:
-    """What it was to start cannot be killed yet; the helper can."""
-    fleet.start(client, "a")
-    helper = helper_of(daemon)
-    os.kill(helper, signal.SIGSTOP)
-    told: list[str] = []
-
-    def start() -> None:
-        try:
-            fleet.start(client, "b")
-        except (StartFailed, DaemonLost) as error:
-            told.append(type(error).__name__)
-
-    starting = threading.Thread(target=start)
-    starting.start()
-    until(lambda: len(client.list()) == 2, "it is starting")
-
-    daemon.signal(signal.SIGTERM)
-
-    assert daemon.wait() == 0
-    starting.join(10)
-    assert told == ["StartFailed"]
 
 
 @pytest.fixture

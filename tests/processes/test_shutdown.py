@@ -28,7 +28,7 @@ from genagentd.client.boxes import Message
 from genagentd.client.client import Client
 from support import fleet
 from support.commands import ran
-from support.daemons import PrivateDaemon
+from support.daemons import PrivateDaemon, helper_of
 from support.figures import Figures, counts
 from support.waiting import until
 
@@ -231,6 +231,49 @@ def test_F033_E016_agents_that_are_starting_do_not_hold_up_the_end(
     )
     assert (code, survivors) == (0, 0)
     assert ended == ["shutting_down"] * count
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_F033_E018_a_helper_that_hangs_does_not_hold_up_the_end(
+    daemon: PrivateDaemon, client: Client, figures: Figures, times: int
+) -> None:
+    """F033, E018: what it was to start cannot be killed yet; waiting for it can be given up."""
+    fleet.start(client, "a")
+    os.kill(helper_of(daemon), signal.SIGSTOP)
+    told: list[str] = []
+
+    def start(number: int) -> None:
+        try:
+            fleet.start(client, f"b{number}")
+        except (StartFailed, DaemonLost) as error:
+            told.append(error.reason.kind if isinstance(error, StartFailed) else "lost")
+
+    starting = [threading.Thread(target=start, args=(number,)) for number in range(5)]
+    for thread in starting:
+        thread.start()
+    until(lambda: len(client.list()) == 6, "they are starting")
+    everything = everything_of(daemon)
+    asked = time.monotonic()
+
+    for _ in range(times):
+        daemon.signal(signal.SIGTERM)
+
+    code = daemon.wait()
+    took_s = time.monotonic() - asked
+    for thread in starting:
+        thread.join(10)
+    survivors = len(fleet.alive(everything))
+    figures.note(
+        "F033",
+        f"a helper that hangs, 5 starts, SIGTERM {times} times: survivors; took",
+        f"{survivors}; {took_s:.2f} s",
+        "0; 5 s",
+        met=survivors == 0 and took_s <= 5,
+    )
+    assert survivors == 0
+    assert told == ["shutting_down"] * 5
+    # Two of the same signal may arrive as one.
+    assert code == 0 or (code == 130 and times == 2)
 
 
 def _sleeping(client: Client) -> int:

@@ -31,6 +31,7 @@ from genagent_protocol.supervision.effects import (
     Effect,
     Emit,
     Finished,
+    GiveUpLaunch,
     GroupRunning,
     Kill,
     Launch,
@@ -250,6 +251,8 @@ def order(effect: Effect) -> str:
             return f"tell {who.number} to refuse turns"
         case Kill(who):
             return f"kill {who.number}"
+        case GiveUpLaunch(who):
+            return f"give up the launch of {who.number}"
         case Sweep(who):
             return f"sweep after {who.number}"
         case DrainNow(who):

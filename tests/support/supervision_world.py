@@ -22,6 +22,7 @@ from genagent_protocol.supervision.effects import (
     Effect,
     Emit,
     Finished,
+    GiveUpLaunch,
     GroupRunning,
     Kill,
     Launch,
@@ -102,6 +103,7 @@ class Process:
     ready: bool = False
     spoke: frozenset[str] = frozenset()
     killed: bool = False
+    given_up: bool = False
     #: It was not found, and lived on for longer than news of an exit takes.
     lost: bool = False
     asked: frozenset[str] = frozenset()
@@ -306,8 +308,17 @@ def perform(world: World, fact: Input, effects: tuple[Effect, ...]) -> World:
     for index, effect in enumerate(effects):
         assert not isinstance(effect, Finished) or index == len(effects) - 1, "Finished is last"
         world = _perform(world, fact, effect)
+    _check_launches(world)
     _check_shutdown(world, fact)
     return world
+
+
+def _check_launches(world: World) -> None:
+    """No birth that nobody wants any more is waited for."""
+    for number, process in enumerate(world.processes, 1):
+        if not process.born and not process.over:
+            wanted = Timer("start", life(number)) in world.armed and not world.shutdowns
+            assert wanted != process.given_up, f"launch {number} is given up too early, or not"
 
 
 def _check_shutdown(world: World, fact: Input) -> None:
@@ -361,7 +372,8 @@ def _perform(world: World, fact: Input, effect: Effect) -> World:
 
 
 def _order(
-    world: World, effect: Kill | Sweep | AskToStop | RefuseTurns | DrainNow | Dispose
+    world: World,
+    effect: Kill | GiveUpLaunch | Sweep | AskToStop | RefuseTurns | DrainNow | Dispose,
 ) -> World:
     who = effect.incarnation
     process = world.process(who)
@@ -371,6 +383,10 @@ def _order(
             assert process.alive, "killed what does not live"
             assert not process.killed, "killed twice"
             return world.update(who, replace(process, killed=True))
+        case GiveUpLaunch():
+            assert not process.born, "gave up what is born"
+            assert not process.given_up, "given up twice"
+            return world.update(who, replace(process, given_up=True))
         case Sweep():
             assert process.status is not None, "swept a living process"
             return world

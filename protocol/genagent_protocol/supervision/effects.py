@@ -130,6 +130,16 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUpLaunch:
+    """Be done with this launch soon: it is born, and killed then, or its launch has failed.
+
+    Ordered at most once per incarnation, in place of a Kill of what is not born yet.
+    """
+
+    incarnation: Incarnation
+
+
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """End what the dead process left behind. Its DOWN does not wait for the result."""
 
@@ -222,6 +232,7 @@ Effect: TypeAlias = (
     | AskToStop
     | RefuseTurns
     | Kill
+    | GiveUpLaunch
     | Sweep
     | DrainNow
     | ReportUnresolved

@@ -19,6 +19,7 @@ from genagent_protocol.supervision.effects import (
     ArmDeadline,
     Dispose,
     DrainNow,
+    GiveUpLaunch,
     Kill,
     Launch,
     NotStarted,
@@ -113,8 +114,8 @@ def kill(draft: Draft, child: Child, cause: Cause, verdict: StartError) -> None:
         life = replace(life, verdict=verdict)
     draft.put_life(child, replace(life, killed=True))
     # An unborn process cannot be killed yet; `born` does it.
-    if life.pid is not None:
-        draft.order(Kill(life.incarnation))
+    who = life.incarnation
+    draft.order(GiveUpLaunch(who) if life.pid is None else Kill(who))
 
 
 def ready(draft: Draft, fact: AgentReady) -> None:

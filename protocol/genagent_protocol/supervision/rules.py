@@ -28,7 +28,8 @@ A *request* that an agent accepted and never answered is accounted for at its en
 by its own last word. Who was asked to end and died without a word left nobody
 knows what.
 
-A *kill* is decided once. An order to kill what is not born yet waits for the birth.
+A *kill* is decided once. An order to kill what is not born yet waits for the birth,
+and a birth that nobody wants any more is not waited for long.
 
 A *restart* follows from the policy, the reason, and nobody having asked for the
 end; it takes a new incarnation and keeps the name. Too many, and the child stays

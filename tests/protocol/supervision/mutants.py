@@ -46,6 +46,13 @@ CLOSURE = "test_closure.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     _mutant(
+        "a birth that nobody wants is waited for",
+        lives.kill,
+        "draft.order(GiveUpLaunch(who) if life.pid is None else Kill(who))",
+        "draft.order(*[] if life.pid is None else [Kill(who)])",
+        CLOSURE,
+    ),
+    _mutant(
         "a DOWN goes out at the exit, before the channel is drained",
         lives.exited,
         "if life.drained:",
@@ -161,8 +168,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "an unborn process is killed before its birth",
         lives.kill,
-        "if life.pid is not None:",
-        "if True:",
+        "GiveUpLaunch(who) if life.pid is None else Kill(who)",
+        "Kill(who)",
         CLOSURE,
     ),
     _mutant(

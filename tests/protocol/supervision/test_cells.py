@@ -57,7 +57,7 @@ CELLS: dict[str, dict[str, str]] = {
     },
     "stop": {
         "stop=Refused(not_found)": "nobody",
-        "Disarm(start)": "launched",
+        "Disarm(start) GiveUpLaunch": "launched",
         "Disarm(start) Kill": "starting refused",
         "Disarm(missed) Disarm(start) Kill": "missed",
         "AskToStop Arm(stop)": "running draining",
@@ -160,7 +160,7 @@ CELLS: dict[str, dict[str, str]] = {
     },
     "start deadline": {
         "illegal": "nobody",
-        "noted": "launched",
+        "GiveUpLaunch": "launched",
         "Kill": "starting refused",
         "Disarm(missed) Kill": "missed",
         "ignored": but("nobody launched starting missed refused"),
@@ -200,7 +200,7 @@ CELLS: dict[str, dict[str, str]] = {
     },
     "shutdown": {
         f"{DRAIN} Disarm(last_words) Disarm(shutdown) Finished": "nobody failed",
-        f"{DRAIN} Disarm(start)": "launched",
+        f"{DRAIN} Disarm(start) GiveUpLaunch": "launched",
         f"{DRAIN} Disarm(start) Kill": "starting refused",
         f"{DRAIN} Disarm(missed) Disarm(start) Kill": "missed",
         f"{DRAIN} AskToDrain": "running",
@@ -210,7 +210,7 @@ CELLS: dict[str, dict[str, str]] = {
     },
     "forced shutdown": {
         "Arm(shutdown) Disarm(shutdown) Finished": "nobody failed",
-        "Arm(shutdown) Disarm(start)": "launched",
+        "Arm(shutdown) Disarm(start) GiveUpLaunch": "launched",
         "Arm(shutdown) Disarm(start) Kill": "starting refused",
         "Arm(shutdown) Disarm(missed) Disarm(start) Kill": "missed",
         "Arm(shutdown) AskToStop Arm(stop)": "running",
