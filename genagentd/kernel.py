@@ -173,9 +173,12 @@ def _children_of_task(pid: int, task: str) -> list[int]:
 
 def descendants(pid: int) -> Iterator[int]:
     """Yield every descendant of *pid*, parents before children. A snapshot, not a promise."""
-    for child in children(pid):
+    # However deep they are nested: what a turn begins is not bounded by our own stack.
+    waiting = children(pid)
+    while waiting:
+        child = waiting.pop()
         yield child
-        yield from descendants(child)
+        waiting += children(child)
 
 
 def open_pidfd(pid: int) -> int | None:

@@ -277,6 +277,21 @@ def test_parents_come_before_their_children() -> None:
         assert parents == [process.pid, *found[:-1]]
 
 
+def test_descendants_are_found_however_deep_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that begins itself again and again ends no agent; each is looked at once."""
+    depth = 3 * sys.getrecursionlimit()
+    looked_at = []
+
+    def children(pid: int) -> list[int]:
+        looked_at.append(pid)
+        return [pid + 1] if pid < depth else []
+
+    monkeypatch.setattr(kernel, "children", children)
+
+    assert list(kernel.descendants(0)) == list(range(1, depth + 1))
+    assert looked_at == list(range(depth + 1))
+
+
 def test_children_of_every_thread_are_children() -> None:
     """The kernel lists them by the thread that forked them."""
     started: list[subprocess.Popen[str]] = []

@@ -134,7 +134,7 @@ def _wait_for(daemon: int) -> int:
 def end_descendants() -> None:
     """Kill and reap every descendant of this process until none is left that can be killed.
 
-    A dying process hands its children to us, so one round after the other finds them.
+    A dying process hands its children to us, so looking again and again finds them.
     Whoever runs as another user is left, and named on standard error.
     """
     while _one_round():
@@ -148,13 +148,18 @@ def _one_round() -> bool:
     """Kill every descendant and reap our own; False if there was nothing to reap."""
     for pid in kernel.descendants(os.getpid()):
         kernel.kill_exactly(pid)
-    reaped = False
-    for pid in kernel.children(os.getpid()):
-        # One that came to us since the look above lives, and waiting for one that cannot be
-        # killed would never end; but that may be dead by itself.
-        killed = kernel.kill_exactly(pid)
-        reaped |= os.waitpid(pid, 0 if killed else os.WNOHANG)[0] != 0
-    return reaped
+    found = False
+    # Only our own children are looked at again each time: thousands may be nested.
+    while any([_reaped(pid) for pid in kernel.children(os.getpid())]):  # noqa: C419  # all of them
+        found = True
+    return found
+
+
+def _reaped(pid: int) -> bool:
+    # One that came to us since the look at all of them lives, and waiting for one that cannot
+    # be killed would never end; but that may be dead by itself.
+    killed = kernel.kill_exactly(pid)
+    return os.waitpid(pid, 0 if killed else os.WNOHANG)[0] != 0
 
 
 def _name_left(pid: int) -> None:
