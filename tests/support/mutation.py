@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -134,20 +135,23 @@ def chosen(words: list[str]) -> Iterator[tuple[Path, int, Mutant]]:
 
 def main(words: list[str]) -> int:
     """Print one line per mutant; return 0 if all were found."""
-    missed = total = 0
+    missed = 0
     print(f"{'mutant':<66} {'found by':<58} {'trace':>5} {'s':>5}")
-    for path, index, mutant in chosen(words):
-        total += 1
-        verdict, test, trace, seconds = in_its_own_process(path, index)
-        missed += verdict != KILLED
-        shown = {SURVIVED: "SURVIVED", KILLED: test}.get(verdict, f"BROKEN {test}")
-        room = path.parent.name
-        print(
-            f"{room + ': ' + mutant.name:<66.66} {shown:<58.58} {trace:>5} {seconds:>5.1f}",
-            flush=True,
-        )
-    print(f"{total - missed} of {total} found")
-    return 1 if missed or not total else 0
+    wanted = list(chosen(words))
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        verdicts = pool.map(lambda one: in_its_own_process(one[0], one[1]), wanted)
+        for (path, _, mutant), (verdict, test, trace, seconds) in zip(
+            wanted, verdicts, strict=True
+        ):
+            missed += verdict != KILLED
+            shown = {SURVIVED: "SURVIVED", KILLED: test}.get(verdict, f"BROKEN {test}")
+            room = path.parent.name
+            print(
+                f"{room + ': ' + mutant.name:<66.66} {shown:<58.58} {trace:>5} {seconds:>5.1f}",
+                flush=True,
+            )
+    print(f"{len(wanted) - missed} of {len(wanted)} found")
+    return 1 if missed or not wanted else 0
 
 
 if __name__ == "__main__":
