@@ -80,7 +80,8 @@ def test_places_that_the_environment_names_are_those_of_the_service(
     genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client in the same environment would otherwise look elsewhere than its daemon."""
-    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path / '50% "a"'))
+    # Short, wherever tests have their directories: a socket is to have room below it.
+    monkeypatch.setenv("GENAGENT_RUN_DIR", '/run/50% "a"')
     monkeypatch.setenv("GENAGENT_LOG_FORMAT", "json")
     monkeypatch.setenv("GENAGENT_GRACE_MS", "5000")
     monkeypatch.setenv("GENAGENT_PASS_ENV", "API_KEY")
@@ -89,7 +90,7 @@ def test_places_that_the_environment_names_are_those_of_the_service(
 
     unit = genagentd("install-service", "--user", "--print").out
 
-    assert f'Environment="GENAGENT_RUN_DIR={tmp_path}/50%% \\"a\\""\n' in unit
+    assert 'Environment="GENAGENT_RUN_DIR=/run/50%% \\"a\\""\n' in unit
     assert 'Environment="GENAGENT_GRACE_MS=5000"\n' in unit
     assert 'Environment="GENAGENT_PASS_ENV=API_KEY"\n' in unit
     assert f'Environment="XDG_STATE_HOME={tmp_path}"\n' in unit

@@ -374,7 +374,9 @@ def test_a_prepared_call_may_end_in_an_error(outcome: object, expected: tuple[st
     assert error_of(rpc.finish_renderer_function(prepared, outcome)) == expected
 
 
-@pytest.mark.parametrize("outcome", [object(), float("nan"), {1: 2}], ids=repr)
+@pytest.mark.parametrize(
+    "outcome", [object(), float("nan"), {1: 2}], ids=["object", "nan", "number as key"]
+)
 def test_an_outcome_that_json_cannot_hold_is_an_execution_error(outcome: object) -> None:
     """It came from a host's own code, and still nothing malformed is sent."""
     rpc = handler(catalog_of(desk()))
