@@ -19,10 +19,12 @@ from support.waiting import until
 _REPORT = pytest.StashKey[Report]()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let no property fail for being slow: what a busy machine takes is not what is asked."""
     from hypothesis import settings  # pytest wants to be the first to import it
 
+    config.stash[_REPORT] = report = Report()
+    config.pluginmanager.register(report)
     settings.register_profile("any machine", settings.default, deadline=None)
     settings.load_profile("any machine")
 
@@ -53,9 +55,12 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def wire() -> None:
-    """Have this process's ZeroMQ context; it stays open, and its descriptors are no test's leak."""
+    """Have this process's ZeroMQ context; it stays open, and its descriptors are no test's leak.
+
+    Made anew, where a test before lived the life of an agent to its end.
+    """
     sockets.Socket(sockets.Side.ONE, sockets.News.ENDED).close(0)
 
 
@@ -118,17 +123,13 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """Where a test notes what it measured."""
     mine = Figures(length_of(request.node))
     yield mine
-    _report(request.config).figures.extend(mine.noted)
-
-
-def _report(config: pytest.Config) -> Report:
-    return config.stash.setdefault(_REPORT, Report())
+    request.node.user_properties.extend(mine.as_properties())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     planned = trial(item, "not tried")
     if planned is not None:
-        _report(item.config).trials[item.nodeid] = planned
+        item.config.stash[_REPORT].trials[item.nodeid] = planned
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,14 +140,14 @@ def pytest_runtest_makereport(
     if report.when == "call" or report.outcome != "passed":
         tried = trial(item, report.outcome)
         if tried is not None:
-            _report(item.config).trials[item.nodeid] = tried
+            item.config.stash[_REPORT].trials[item.nodeid] = tried
     return report
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    report = _report(config)
+    report = config.stash[_REPORT]
     if report.figures:
         terminalreporter.section("figures")
         for line in report.lines():

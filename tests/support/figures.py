@@ -7,6 +7,7 @@ case that was tried, with its outcome, and the figures of everything but the sho
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import platform
@@ -14,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pytest
 
@@ -23,6 +24,7 @@ from genagentd.version import __version__
 #: A test with a count runs short, or in full; any other runs in one way only.
 Length: TypeAlias = Literal["short", "full", "only"]
 _FROM_WORST = ("failed", "not tried", "passed", "skipped")
+_PROPERTY = "figure"
 _CASE = re.compile(r"\b[EF]\d{3}\b")
 
 
@@ -51,6 +53,11 @@ class Figures:
         print(f"\n{case}: {what}: {found} (target {target}){'' if met else ' MISSED'}")
         if self.length == "full":
             assert met, f"{case}: {what} was {found}, and the target is {target}"
+
+    def as_properties(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Yield them as pytest carries them from the process of a test to that of the run."""
+        for figure in self.noted:
+            yield _PROPERTY, dataclasses.asdict(figure)
 
 
 def percentile(sorted_values: Sequence[float], share: float) -> float:
@@ -101,13 +108,20 @@ def trial(item: pytest.Item, outcome: str) -> Trial | None:
     return Trial(cases, sentence, Path(item.path).name, outcome)
 
 
-@dataclass
+@dataclass(eq=False)
 class Report:
     """Everything one run noted; what was left out, or cut off, stays `not tried`."""
 
     figures: list[Figure] = field(default_factory=list)
     #: By the id of the test.
     trials: dict[str, Trial] = field(default_factory=dict)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep what the test noted; pytest calls this, wherever the test ran."""
+        if report.when == "teardown":
+            for name, value in report.user_properties:
+                if name == _PROPERTY and isinstance(value, dict):
+                    self.figures.append(Figure(**value))
 
     def lines(self) -> Iterable[str]:
         """Yield the figures, one a line, for the terminal."""
