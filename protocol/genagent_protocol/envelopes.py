@@ -191,7 +191,7 @@ class Leaving:
 class Exiting:
     """Agent → daemon, last of all: why I exit. Believed only with the reserved exit status.
 
-    `unresolved` are the accepted requests that got no completion; they are
+    `unresolved` are the accepted requests that got no outcome; they are
     accounted for in the daemon's log and nowhere else.
     """
 

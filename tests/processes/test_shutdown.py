@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import pytest
 
 from genagent_backends.gates import Gates
 from genagent_protocol.envelopes import Completion, Down
-from genagent_protocol.errors import DaemonLost, StartFailed
+from genagent_protocol.errors import DaemonLost, ProcessDown, StartFailed, TurnFailed
 from genagent_protocol.events import Completed, Failed
 from genagent_protocol.refs import RequestRef
 from genagentd import kernel
@@ -156,6 +157,24 @@ def test_a_request_whose_agent_had_no_time_is_named_all_the_same(
     for line in lines(hasty, "request.unresolved"):
         fates[RequestRef.parse(line["ref"])] = "logged"
     assert fates == {running: "logged", queued: "logged" if how == "forced" else "draining"}
+
+
+@pytest.mark.parametrize("how", ["in order", "forced", "frozen"])
+def test_an_ask_whose_turn_is_cut_is_named_like_a_tell(hasty: PrivateDaemon, how: str) -> None:
+    """Its caller hears that the agent ended, which says nothing of what the turn came to."""
+    with Client(hasty.run) as client, Client(hasty.run) as asking, ThreadPoolExecutor(1) as pool:
+        fleet.start(client, "a", [{"hang": "blocked" if how == "frozen" else "idle"}])
+        asked = pool.submit(asking.ask, "a", "go")
+        ref = until(lambda: client.status("a").current_request, "the turn runs")
+        if how == "in order":
+            hasty.signal(signal.SIGTERM)
+        else:
+            assert ran(hasty, "genagentd", "stop", "--force").code == 0
+        with pytest.raises((TurnFailed, DaemonLost, ProcessDown)):
+            asked.result(60)
+        hasty.wait()
+
+    assert [line["ref"] for line in lines(hasty, "request.unresolved")] == [ref.text]
 
 
 def test_a_request_of_an_agent_that_is_slow_to_end_is_named(hasty: PrivateDaemon) -> None:

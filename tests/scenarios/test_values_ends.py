@@ -178,7 +178,7 @@ def test_s235_the_loss_of_the_daemon_ends_the_agent_and_answers_nobody() -> None
     agent.stopped()
 
     assert agent.reply(ref(1)) is None
-    assert agent.orders(Terminate) == [Terminate(ExitReason("registry_lost"))]
+    assert agent.orders(Terminate) == [Terminate(ExitReason("registry_lost"), (ref(1),))]
 
 
 def test_a_stop_answers_active_queued_and_draining_asks_alike() -> None:

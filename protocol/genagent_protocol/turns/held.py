@@ -1,6 +1,8 @@
 """Which accepted requests an agent holds without an outcome: what would end with it.
 
-Asks are not among them: who asks learns the end as its answer or from the DOWN.
+An ask whose turn is cut is among them, although its caller may have been told by then
+that the agent ends: that says nothing of what the turn came to. What nobody outside
+asked for (a generated prompt) is not: nobody was promised an outcome.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ def under_way(agent: Agent) -> Request | None:
 
 
 def held(agent: Agent) -> tuple[RequestRef, ...]:
-    """Return the tells that *agent* has accepted and has not given an outcome yet."""
+    """Return what *agent* was asked or told to do, has accepted, and has given no outcome yet."""
     said = {result.ref for result in agent.results.items}
     found = (request.ref for request in _accepted(agent) if request.ref not in said)
     return tuple(islice(found, MAX_TOLD))
@@ -53,5 +55,5 @@ def held(agent: Agent) -> tuple[RequestRef, ...]:
 
 def _accepted(agent: Agent) -> Iterator[Request]:
     for request in (under_way(agent), agent.chain, *agent.prompts.items):
-        if request is not None and request.origin == "tell":
+        if request is not None and request.owned:
             yield request
