@@ -87,12 +87,13 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     except RecursionError:
         raise BadConfiguration(f"{path} cannot be read: it is nested too deep") from None
-    except PermissionError as error:
+    except OSError as error:
+        home = ", or set HOME, if that is somebody else's"
         raise BadConfiguration(
-            f"{path} cannot be read: {error.strerror}; name another one with GENAGENT_CONFIG, or "
-            "set HOME, if that is somebody else's"
+            f"{path} cannot be read: {error.strerror}; name another one with GENAGENT_CONFIG"
+            f"{home if isinstance(error, PermissionError) else ''}"
         ) from None
-    except (OSError, ValueError) as error:  # Not only TOML's own: what int() refuses, too.
+    except ValueError as error:  # Not only TOML's own: what int() refuses, too.
         raise BadConfiguration(f"{path} cannot be read: {error}") from None
     return {key: _checked(key, value, str(path)) for key, value in found.items()}
 

@@ -27,6 +27,7 @@ from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import Incarnation
 from genagentd import kernel, socket_path
 from genagentd.socket_path import UnusablePlace, check_path, check_text
+from genagentd.unusable import OTHER, NoRoom, unusable
 
 _DAEMON_LOG = "genagentd.log"
 #: The largest pid that Linux gives, and a tick in thirty years without a restart.
@@ -232,6 +233,7 @@ def make_private(directory: Path) -> None:
     Raises:
         UnusablePlace: it is a link, not a directory, someone else's, open to others, below a
             directory in which others could replace it, or cannot be made.
+        NoRoom: it cannot be made for want of room on the disk.
     """
     try:
         # Nothing is made below what is refused; and whoever was faster than us is seen, too.
@@ -261,17 +263,17 @@ def check_private(directory: Path) -> None:
     _check_ours(directory, found)
 
 
-def _unusable(directory: Path, error: OSError) -> UnusablePlace:
-    return UnusablePlace(f"the directory {directory} cannot be used: {error.strerror}; {_OTHER}")
+def _unusable(directory: Path, error: OSError) -> UnusablePlace | NoRoom:
+    return unusable(f"the directory {directory} cannot be used", error, OTHER)
 
 
 def _check_ours(directory: Path, found: os.stat_result) -> None:
     """Refuse what is no directory, not ours, or not private."""
     if not stat.S_ISDIR(found.st_mode):
-        raise UnusablePlace(f"{directory} is not a plain directory (a link or a file); {_OTHER}")
+        raise UnusablePlace(f"{directory} is not a plain directory (a link or a file); {OTHER}")
     if found.st_uid != os.getuid():
         raise UnusablePlace(
-            f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); {_OTHER}"
+            f"{directory} belongs to uid {found.st_uid}, not to us (uid {os.getuid()}); {OTHER}"
         )
     if found.st_mode & 0o777 != 0o700:
         # What others share is not ours to close, whoever runs us.
@@ -279,12 +281,8 @@ def _check_ours(directory: Path, found: os.stat_result) -> None:
         mend = f", or, if it is there for genagentd only: chmod 700 {shlex.quote(str(directory))}"
         raise UnusablePlace(
             f"the mode of {directory} is {stat.S_IMODE(found.st_mode):04o} and must be 0700: for "
-            f"its owner alone; {_OTHER}{'' if shared else mend}"
+            f"its owner alone; {OTHER}{'' if shared else mend}"
         )
-
-
-#: What to do about a directory that cannot be used.
-_OTHER = "choose another one with GENAGENT_RUN_DIR or GENAGENT_STATE_DIR"
 
 
 def _make(directory: Path) -> None:
@@ -322,14 +320,14 @@ def _check_way(directory: Path) -> None:
         if found.st_uid not in trusted:
             raise UnusablePlace(
                 f"{level} belongs to uid {found.st_uid}, who could replace what is ours below it; "
-                f"{_OTHER}"
+                f"{OTHER}"
             )
         if stat.S_ISLNK(found.st_mode):
             _check_way(level.parent / level.readlink())
         elif _is_open(found):
             raise UnusablePlace(
                 f"others may write in {level} and could replace what is ours there; take that "
-                f"away from them (chmod o-w,g-w), or {_OTHER}"
+                f"away from them (chmod o-w,g-w), or {OTHER}"
             )
 
 
@@ -382,6 +380,7 @@ def open_log(path: Path) -> int:
     Raises:
         UnusablePlace: the file or its directory is a link, or it is no plain file:
             what somebody planted there must not choose which file is written.
+        NoRoom: the disk is full, or this process may open no more.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     if path.parent.is_symlink():
@@ -389,9 +388,7 @@ def open_log(path: Path) -> int:
     try:
         fd = os.open(path, flags, 0o600)
     except OSError as error:
-        raise UnusablePlace(
-            f"{path} cannot be used as a log: {error.strerror}; remove what is there"
-        ) from None
+        raise unusable(f"{path} cannot be used as a log", error, "remove what is there") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise UnusablePlace(f"{path} is no plain file and cannot be used as a log; remove it")

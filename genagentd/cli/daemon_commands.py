@@ -29,6 +29,7 @@ from genagentd.cli.service_unit import install_service
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, check_private, make_private, open_log, places
+from genagentd.unusable import NoRoom
 
 if TYPE_CHECKING:
     from genagentd.daemon.lock import Holder
@@ -95,7 +96,7 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
         raise Failure(
             exits.REFUSED, "already_running", str(error), "", {"pid": error.pid}
         ) from None
-    except (BadConfiguration, UsageError) as error:
+    except (BadConfiguration, UsageError, NoRoom) as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
 
 
@@ -165,7 +166,7 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         make_private(where.state)
         make_private(where.logs)
         log = open_log(where.daemon_log)
-    except UsageError as error:
+    except (UsageError, NoRoom) as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
     # Safe path: what lies in the directory it runs in must not be imported.
     arguments = [sys.executable, "-P", "-m", "genagentd", "run"]

@@ -6,6 +6,8 @@ leaves behind ends with it.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import math
 import os
 import re
@@ -189,13 +191,20 @@ def _write(path: Path, text: str) -> None:
         new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink(missing_ok=True)
         raise _not_written(path, error) from None
 
 
 def _not_written(path: Path, error: OSError) -> Failure:
-    return Failure(
-        exits.FAILED,
-        "not_written",
-        f"{path} cannot be written: {error.strerror} ({error.filename})",
-        "put it there yourself from: genagentd install-service --print",
-    )
+    text = f"{path} cannot be written: {error.strerror}"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            hint = "free some space there"
+        case errno.EROFS:
+            hint = "put it where systemd looks, too: genagentd install-service --print"
+        case _:
+            # It may be a directory above it.
+            text = f"{text} ({error.filename or path})"
+            hint = "put it there yourself from: genagentd install-service --print"
+    return Failure(exits.FAILED, "not_written", text, hint)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from genagentd import kernel
 from genagentd.paths import Places
 from genagentd.socket_path import UnusablePlace, listener_pid
+from genagentd.unusable import OTHER, NoRoom, unusable
 
 #: A planted link is not followed, and a planted pipe blocks nobody.
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -63,7 +64,7 @@ class Lock:
         """Hold a new file, if somebody removed ours; False if another daemon holds that.
 
         Raises:
-            UnusablePlace: there can be no such file.
+            UnusablePlace, NoRoom: there can be no such file.
         """
         if self.is_there:
             return True
@@ -88,6 +89,7 @@ def take(places: Places) -> Lock | None:
 
     Raises:
         UnusablePlace: the file cannot be used as one, or somebody keeps it locked for reading.
+        NoRoom: it cannot be written for want of room on the disk.
     """
     fd = _opened(places.lock)
     return None if fd is None else Lock(places.lock, fd)
@@ -98,17 +100,15 @@ def _opened(path: Path) -> int | None:
     try:
         fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise UnusablePlace(
-            f"{path} cannot be used as a lock: {error.strerror}; remove it"
-        ) from None
+        raise unusable(f"{path} cannot be used as a lock", error, "remove it") from None
     try:
         held = _hold(fd, path)
-    except OSError as error:
-        os.close(fd)
-        raise UnusablePlace(f"{path} cannot be locked: {error.strerror}") from None
-    except UnusablePlace:
+    except (UnusablePlace, NoRoom):
         os.close(fd)
         raise
+    except OSError as error:
+        os.close(fd)
+        raise unusable(f"{path} cannot be locked", error, OTHER) from None
     if held:
         return fd
     os.close(fd)
@@ -139,7 +139,7 @@ def _write_holder(fd: int, path: Path) -> None:
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()} {kernel.started_ticks(os.getpid())}\n".encode(), 0)
     except OSError as error:
-        raise UnusablePlace(f"{path} cannot be written: {error.strerror}") from None
+        raise unusable(f"{path} cannot be written", error, OTHER) from None
 
 
 def _got(fd: int, how: int) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 from genagentd.daemon.children import enlarge
 from genagentd.paths import make_all, open_log
 from genagentd.socket_path import UnusablePlace
+from genagentd.unusable import OTHER, unusable
 
 #: The size at which a log is moved aside; two of them are kept.
 MAX_BYTES = 10 * 1024 * 1024
@@ -31,7 +32,16 @@ class Log:
     """The log of one incarnation. Its file exists from the start, so that it can be named."""
 
     def __init__(self, path: Path) -> None:
-        make_all(path.parent)
+        """Make it.
+
+        Raises:
+            UnusablePlace: what is there is in its way.
+            OSError: there is no room for it; of the disk, that is a NoRoom.
+        """
+        try:
+            make_all(path.parent)
+        except OSError as error:
+            raise unusable(f"the directory {path.parent} cannot be made", error, OTHER) from None
         self.path = path
         self._file = open_log(path)
         _forget_oldest(path.parent)

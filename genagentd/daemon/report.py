@@ -20,6 +20,7 @@ import structlog
 
 from genagent_protocol.errors import UsageError
 from genagentd.paths import open_log
+from genagentd.unusable import NoRoom
 
 #: The size at which our own log file is moved aside; two of them are kept.
 MAX_BYTES = 10 * 1024 * 1024
@@ -66,7 +67,7 @@ class _StandardError:
             return
         try:
             fd = open_log(self._own)
-        except UsageError:
+        except (UsageError, NoRoom):
             return  # The old one is still there to be written.
         for standard in (1, 2):
             os.dup2(fd, standard)

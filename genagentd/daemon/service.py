@@ -29,6 +29,7 @@ from genagentd.daemon.report import configure, keep_log, reopen, report, warn
 from genagentd.entrance import is_leftover
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace, check_path
+from genagentd.unusable import NoRoom
 
 #: A second signal means force. One that comes so soon is the first one, sent to the whole tree
 #: and handed on by the guardian too.
@@ -54,6 +55,7 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
 
     Raises:
         UsageError: a directory or the lock cannot be used.
+        NoRoom: nor can they be made now: the disk is full.
         AlreadyRunning: another daemon is there; nothing was changed.
     """
     _check_processes()
@@ -219,7 +221,7 @@ class _Service:
         try:
             make_private(self._places.run)
             held = self._lock.renew()
-        except UnusablePlace as error:
+        except (UnusablePlace, NoRoom) as error:
             warn("lock.lost", message=str(error))
             return
         # Without it the socket would be that of another daemon, now or later.

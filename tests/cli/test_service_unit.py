@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import errno
+import os
 import shutil
 import subprocess
 import sys
@@ -144,6 +146,36 @@ def test_a_place_that_cannot_be_written_is_named(
     assert refused.code == 1
     assert refused.err.startswith(f"genagentd: {tmp_path}/systemd/user/genagentd.service cannot be")
     assert "--print" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "(free some space there)"),
+        (errno.EROFS, "(put it where systemd looks, too: genagentd install-service --print)"),
+    ],
+)
+def test_a_disk_that_takes_no_unit_is_named_and_keeps_no_half_of_one(
+    genagentd: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    remedy: str,
+) -> None:
+    """No unit by hand fits on a full disk either."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def half(path: Path, *_: object, **__: object) -> None:
+        path.touch()
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "write_text", half)
+
+    refused = genagentd("install-service")
+
+    assert refused.code == 1
+    assert refused.err.endswith(f"cannot be written: {os.strerror(number)} {remedy}\n")
+    assert list((tmp_path / "systemd/user").iterdir()) == []
 
 
 def test_a_relative_directory_of_configurations_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

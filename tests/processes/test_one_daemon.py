@@ -21,7 +21,8 @@ from genagentd.client.client import Client
 from genagentd.config import Config
 from genagentd.daemon import service
 from genagentd.paths import Places
-from genagentd.socket_path import MAX_PATH_BYTES, UnusablePlace
+from genagentd.socket_path import MAX_PATH_BYTES
+from genagentd.unusable import NoRoom
 from support import fleet
 from support.commands import ran
 from support.daemons import PrivateDaemon
@@ -283,7 +284,8 @@ def test_a_lock_that_cannot_be_written_is_named(
     monkeypatch.setattr(os, "pwrite", full)
     places = Places(tmp_path / "run", tmp_path / "state")
 
-    with pytest.raises(UnusablePlace, match=f"{places.lock} cannot be written: No space left"):
+    told = f"{places.lock} cannot be written: No space left on device; free some space there"
+    with pytest.raises(NoRoom, match=told):
         service.serve(places, Config(), Config)
 
 

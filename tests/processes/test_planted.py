@@ -95,6 +95,52 @@ def test_a_linked_log_directory_fails_only_the_start_of_its_agent(daemon: Privat
     assert list(elsewhere.iterdir()) == []
 
 
+def _fill(disk: Path) -> None:
+    for number in range(9):
+        (disk / str(number)).touch()
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "remedy"),
+    [
+        ("full", "resource_exhausted", "free some space there"),
+        ("read-only", "bad_directory", "choose another directory"),
+    ],
+)
+def test_a_disk_without_room_fails_the_start_of_an_agent_and_says_what_to_do(
+    nothing_left: None, tmp_path: Path, how: str, kind: str, remedy: str
+) -> None:
+    """A full disk was a bad directory, and people were told to remove their logs."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = ["mount", "-t", "tmpfs", "-o", "nr_inodes=8,size=64k,mode=700", "none", str(disk)]
+    if subprocess.run(made, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount")
+    daemon = PrivateDaemon({"GENAGENT_STATE_DIR": str(disk)})
+    try:
+        daemon.start()
+        with Client(daemon.run) as client:
+            client.start_agent(None, name="a", backend="echo")
+            client.stop("a")
+            if how == "full":
+                with pytest.raises(OSError, match="space"):
+                    _fill(disk)
+            else:
+                subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+            for name in ("a", "b"):
+                with pytest.raises(StartFailed) as refused:
+                    client.start_agent(None, name=name, backend="echo")
+
+                assert refused.value.reason.kind == kind
+                assert remedy in refused.value.reason.message
+                assert "remove" not in refused.value.reason.message
+        daemon.stop()
+    finally:
+        daemon.stop()
+        daemon.cleanup()
+        subprocess.run(["umount", str(disk)], check=True)
+
+
 def test_a_removed_lock_does_not_let_a_second_daemon_take_the_socket(daemon: PrivateDaemon) -> None:
     """The first one and its agents would live on where nobody can reach them."""
     pid = daemon.pid
