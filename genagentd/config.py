@@ -56,6 +56,21 @@ def load(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> C
     return Config(**{**(found or {}), **_from_environ(environ)})
 
 
+def absolute(named: Path) -> Path:
+    """Return where *named* is, for whoever works in another directory.
+
+    Raises:
+        BadConfiguration: it is relative to a directory that is gone.
+    """
+    try:
+        return named.absolute()
+    except FileNotFoundError:
+        raise BadConfiguration(
+            f"the configuration {named} is named from a directory that is gone; name it by a path "
+            "that starts with /"
+        ) from None
+
+
 def _default_path(environ: Mapping[str, str]) -> Path | None:
     base = config_home(environ)
     return None if base is None else base / "genagentd/config.toml"

@@ -207,8 +207,9 @@ def _default_run(environ: Mapping[str, str]) -> Path:
     if base:
         return _absolute(base, "XDG_RUNTIME_DIR") / "genagentd"
     mine = Path(f"/run/user/{os.getuid()}")
-    if mine.is_dir() and mine.stat().st_uid == os.getuid():
-        return mine / "genagentd"
+    with contextlib.suppress(OSError):
+        if mine.is_dir() and mine.stat().st_uid == os.getuid():
+            return mine / "genagentd"
     return _default_state(environ) / "run"
 
 

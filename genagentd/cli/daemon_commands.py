@@ -161,17 +161,18 @@ def _parent(pid: int) -> int | None:
 
 
 def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
+    from genagentd.config import BadConfiguration, absolute
+
     try:
+        named = [] if config is None else ["--config", str(absolute(config))]
         make_private(where.run)
         make_private(where.state)
         make_private(where.logs)
         log = open_log(where.daemon_log)
-    except (UsageError, NoRoom) as error:
+    except (BadConfiguration, UsageError, NoRoom) as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
     # Safe path: what lies in the directory it runs in must not be imported.
-    arguments = [sys.executable, "-P", "-m", "genagentd", "run"]
-    if config is not None:
-        arguments += ["--config", str(config.absolute())]
+    arguments = [sys.executable, "-P", "-m", "genagentd", "run", *named]
     try:
         return subprocess.Popen(
             arguments,
@@ -183,6 +184,10 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
             env={name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"},
             start_new_session=True,
         )
+    except OSError as error:
+        raise Failure(
+            exits.FAILED, "start_failed", f"{sys.executable} cannot be run: {error.strerror}"
+        ) from None
     finally:
         os.close(log)
 

@@ -22,6 +22,8 @@ from genagentd.cli.exits import Failure
 from genagentd.cli.program import command, output
 from genagentd.cli.values import shown
 from genagentd.paths import directory_name, places
+from genagentd.socket_path import UnusablePlace
+from genagentd.unusable import OTHER, NoRoom, unusable
 
 #: How often a followed file is looked at.
 _LOOK_S = 0.2
@@ -46,7 +48,10 @@ def logs(name: Plain, lines: int, follow: bool) -> None:
     genagent logs coder -n 20 -f
     """
     path = newest(name)
-    with path.open("rb") as file:
+    file = _opened(path)
+    if file is None:
+        raise _none(name, path.parent)
+    with file:
         for line in _last(path, file, lines):
             _show(name, line)
         if follow:
@@ -58,24 +63,57 @@ def newest(name: Plain) -> Path:
 
     Raises:
         Failure: there is none.
+        UnusablePlace: we may not look.
     """
     directory = places().logs / directory_name(name)
-    found = sorted(directory.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
+    found: list[tuple[int, Path]] = []
+    try:
+        for path in directory.iterdir():
+            # The daemon forgets the oldest ones meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                if path.suffix == ".log":
+                    found.append((path.stat().st_mtime_ns, path))
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # It never printed anything here.
+    except OSError as error:
+        raise _unreadable(directory, error) from None
     if not found:
-        raise Failure(
-            exits.NO_SUCH_AGENT,
-            "not_found",
-            f"no agent named {shown(name)} has a log in {directory}",
-            "see which agents there are with: genagent list",
-        )
-    return found[-1]
+        raise _none(name, directory)
+    return max(found)[1]
+
+
+def _none(name: Plain, directory: Path) -> Failure:
+    return Failure(
+        exits.NO_SUCH_AGENT,
+        "not_found",
+        f"no agent named {shown(name)} has a log in {directory}",
+        "see which agents there are with: genagent list",
+    )
+
+
+def _opened(path: Path) -> BinaryIO | None:
+    """Return the file, or None if it is not there any more.
+
+    Raises:
+        UnusablePlace: we may not read it.
+    """
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> UnusablePlace | NoRoom:
+    return unusable(f"{path} cannot be read", error, f"look there as its owner, or {OTHER}")
 
 
 def _last(path: Path, file: BinaryIO, count: int) -> deque[bytes]:
     kept: deque[bytes] = deque(maxlen=count)
-    before = path.with_suffix(".log.1")
-    if before.exists():
-        with before.open("rb") as older:
+    older = _opened(path.with_suffix(".log.1"))
+    if older is not None:
+        with older:
             kept.extend(older)
     kept.extend(file)
     return kept
@@ -96,9 +134,10 @@ def _follow(name: Plain, path: Path, file: BinaryIO) -> None:
             moved = not _is_there(path, file)
             _show_complete(name, file)
             if moved:
-                if not path.exists():
+                new = _opened(path)
+                if new is None:
                     return
-                file = opened.enter_context(path.open("rb"))
+                file = opened.enter_context(new)
             else:
                 time.sleep(_LOOK_S)
 

@@ -6,6 +6,7 @@ exit code of `exits`. `--debug` asks for the traceback instead.
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from genagent_protocol.errors import GenAgentError
 from genagentd.cli import exits, streams
 from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.output import Output, Unwritable
+from genagentd.unusable import NoRoom
 
 
 class Interrupted(Exception):
@@ -125,6 +127,11 @@ def _failure(error: Exception, out: Output) -> Failure:
             return failure_of(error, out.command, out.agent)
         case Unwritable():
             return Failure(exits.FAILED, "not_written", str(error))
+        case NoRoom():
+            return Failure(exits.FAILED, "resource_exhausted", str(error))
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            message = f"this command needs more open files than it may have: {error.strerror}"
+            return Failure(exits.FAILED, "resource_exhausted", message, "see: ulimit -n")
         case _:
             message = f"{type(error).__name__}: {error}"
             return Failure(exits.FAILED, "internal", message, "run it again with --debug")

@@ -20,7 +20,7 @@ import click
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import output
-from genagentd.config import BadConfiguration, config_home, load
+from genagentd.config import BadConfiguration, absolute, config_home, load
 from genagentd.paths import places
 
 #: What an end may take beside the grace that agents get, which must not be cut short.
@@ -101,7 +101,10 @@ def _lines_of_environment() -> Iterator[str]:
             continue
         if name == "GENAGENT_CONFIG":
             # It is not run from here.
-            value = os.path.abspath(value)
+            try:
+                value = os.path.normpath(absolute(Path(value)))
+            except BadConfiguration as error:
+                raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
         if not value.isprintable():
             message = f"{name} holds what cannot stand in a unit: {value!r}"
             raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", message)
