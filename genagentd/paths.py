@@ -375,6 +375,26 @@ def _is_ours_alone(group: int) -> bool:
     return group_name == name and members <= {name}
 
 
+def open_private(path: Path, flags: int) -> int:
+    """Open the file *path*; one that is missing is made, with mode 0600 for any umask.
+
+    This does not look at what is there already. *flags* have O_NOFOLLOW among them.
+
+    Raises:
+        OSError: it can be neither opened nor made.
+    """
+    while True:
+        try:
+            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            # Somebody may remove it right now.
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(path, flags)
+        else:
+            os.fchmod(fd, 0o600)
+            return fd
+
+
 def open_log(path: Path) -> int:
     """Return a descriptor that appends to the log *path*, which is made if it is not there.
 
@@ -383,11 +403,11 @@ def open_log(path: Path) -> int:
             what somebody planted there must not choose which file is written.
         NoRoom: the disk is full, or this process may open no more.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     if path.parent.is_symlink():
         raise UnusablePlace(f"{path} cannot be used as a log: its directory is a link; remove that")
     try:
-        fd = os.open(path, flags, 0o600)
+        fd = open_private(path, flags)
     except OSError as error:
         raise unusable(f"{path} cannot be used as a log", error, "remove what is there") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -21,11 +21,13 @@ from genagent_protocol.errors import UsageError
 from genagent_protocol.plain import FrozenDict, Plain, freeze
 from genagent_protocol.refs import BootId, Incarnation
 from genagentd import kernel, paths
+from genagentd.daemon import lock
 from genagentd.paths import (
     Places,
     check_private,
     directory_name,
     make_private,
+    open_log,
     places,
     socket_in,
 )
@@ -504,6 +506,34 @@ def test_every_level_that_is_made_is_private_whatever_the_umask(tmp_path: Path, 
 
     made = [tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "run"]
     assert [mode_of(level) for level in made] == [0o700] * 3
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o777])
+def test_every_file_that_is_made_is_its_owners_whatever_the_umask(
+    tmp_path: Path, umask: int
+) -> None:
+    """Nobody, not even we, could open it at the next start."""
+    run = Places(tmp_path, tmp_path)
+    before = os.umask(umask)
+    try:
+        os.close(open_log(tmp_path / "a.log"))
+        held = lock.take(run)
+        assert held is not None
+        held.release()
+    finally:
+        os.umask(before)
+
+    assert [mode_of(path) for path in (tmp_path / "a.log", run.lock)] == [0o600] * 2
+
+
+def test_the_mode_of_a_file_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
+    """Somebody may have their log read by others on purpose."""
+    (tmp_path / "a.log").touch(0o640)
+    (tmp_path / "a.log").chmod(0o640)
+
+    os.close(open_log(tmp_path / "a.log"))
+
+    assert mode_of(tmp_path / "a.log") == 0o640
 
 
 @pytest.mark.parametrize("variable", ["GENAGENT_RUN_DIR", "GENAGENT_STATE_DIR"])

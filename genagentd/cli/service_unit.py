@@ -11,6 +11,7 @@ import errno
 import math
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import output
 from genagentd.config import BadConfiguration, absolute, config_home, load
-from genagentd.paths import places
+from genagentd.paths import make_all, places
 
 #: What an end may take beside the grace that agents get, which must not be cut short.
 STOP_TIMEOUT_S = 35
@@ -190,8 +191,10 @@ def _write(path: Path, text: str) -> None:
     """Write the file whole or not at all."""
     new = path.with_suffix(".new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_all(path.parent)
         new.write_text(text, encoding="utf-8")
+        # Whatever the umask, the service manager of this user has to read it.
+        new.chmod(stat.S_IMODE(new.stat().st_mode) | 0o600)
         new.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):

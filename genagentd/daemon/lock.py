@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from genagentd import kernel
-from genagentd.paths import Places
+from genagentd.paths import Places, open_private
 from genagentd.socket_path import UnusablePlace, listener_pid
 from genagentd.unusable import OTHER, NoRoom, unusable
 
@@ -98,7 +98,7 @@ def take(places: Places) -> Lock | None:
 def _opened(path: Path) -> int | None:
     """Return the file of that name, locked and with our name in it, or None if it is taken."""
     try:
-        fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT, 0o600)
+        fd = open_private(path, _FLAGS | os.O_RDWR)
     except OSError as error:
         raise unusable(f"{path} cannot be used as a lock", error, "remove it") from None
     try:

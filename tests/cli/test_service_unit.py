@@ -185,6 +185,21 @@ def test_a_relative_directory_of_configurations_is_none(monkeypatch: pytest.Monk
     assert service_unit.unit_path().is_absolute()
 
 
+def test_the_unit_can_be_read_whatever_the_umask(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service manager would not find what nobody may read."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    before = os.umask(0o777)
+    try:
+        assert genagentd("install-service").code == 0
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "systemd/user").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "systemd/user/genagentd.service").stat().st_mode & 0o777 == 0o600
+
+
 def test_it_is_written_where_the_service_manager_looks(
     genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
