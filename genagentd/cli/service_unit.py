@@ -58,6 +58,8 @@ Restart=on-failure
 RestartPreventExitStatus={already_running} {bad_configuration}
 RuntimeDirectory=genagentd
 RuntimeDirectoryMode=0700
+# A daemon that was begun by hand may live there: this one ends then, and nothing of that goes.
+RuntimeDirectoryPreserve=yes
 UMask=0077
 LimitNOFILE=65536
 # An agent that is killed for its memory does not take the others with it.

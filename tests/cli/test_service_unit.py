@@ -36,6 +36,12 @@ def test_the_unit_keeps_the_conventions() -> None:
     assert service["RestartPreventExitStatus"] == "4 78"
 
 
+def test_the_end_of_the_service_leaves_the_directory_of_a_daemon_begun_by_hand() -> None:
+    """It ends with 4 where one runs already, and socket and lock of that one were removed then."""
+    assert parsed()["RuntimeDirectory"] == "genagentd"
+    assert parsed()["RuntimeDirectoryPreserve"] == "yes"
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [
