@@ -154,6 +154,17 @@ def is_alive(pid: int, ticks: int) -> bool:
     return found is not None and found.started_ticks == ticks and not found.ended
 
 
+def command_of(pid: int) -> str:
+    """Return the name that *pid* goes by, empty if there is no such process. It proves nothing."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            name = file.read().decode("utf-8", "replace").removesuffix("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    # A process may call itself whatever it likes.
+    return "".join(character if character.isprintable() else "?" for character in name)
+
+
 def children(pid: int) -> list[int]:
     """Return the direct children of *pid*, zombies too."""
     found: list[int] = []

@@ -75,6 +75,18 @@ def test_a_process_may_be_called_whatever_it_likes(name: bytes) -> None:
         assert 0 < found.started_ticks <= kernel.ticks_now()
 
 
+@pytest.mark.parametrize(("name", "shown"), [(b"a b)", "a b)"), (b"x\x1b[2J\xff", "x?[2J\ufffd")])
+def test_the_name_of_a_process_can_be_shown(name: bytes, shown: str) -> None:
+    """It goes into a log, which may be a terminal's."""
+    code = f"open('/proc/self/comm', 'wb').write({name!r})\n{WAITS}"
+    with running(code) as process:
+        assert line(process) == "ready"
+
+        assert kernel.command_of(process.pid) == shown
+
+    assert kernel.command_of(NOBODY) == ""
+
+
 def test_nobody_is_no_process() -> None:
     """Each question has an answer for what is not there."""
     assert kernel.stat(NOBODY) is None

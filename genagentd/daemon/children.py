@@ -15,7 +15,7 @@ import signal
 from collections.abc import Callable, Collection
 
 from genagentd import kernel
-from genagentd.daemon.report import warn
+from genagentd.daemon.report import report, warn
 
 
 class BirthPipe:
@@ -139,6 +139,8 @@ class Orphans:
     Whoever is our child when this is made was begun before us, by a program that became
     this one, and is spared. So is what that leaves behind in the sessions that there were.
 
+    Each that is killed is named in the log: as pid 1 of a container we get what others leave, too.
+
     One that runs as another user cannot be killed. It is named in the log once, tried
     again at each sweep, reaped when it ends, and waited for by nobody.
 
@@ -192,8 +194,11 @@ class Orphans:
             return
         self.ended += 1
         self._loop.add_reader(pidfd, self._reap, pid)
+        lives = kernel.is_alive(pid, kernel.started_ticks(pid))
         if kernel.signal_pidfd(pidfd, signal.SIGKILL):
             self._dying[pid] = pidfd
+            if lives:
+                report("orphan.killed", pid=pid, command=kernel.command_of(pid))
             return
         self._immune[pid] = pidfd
         if kernel.is_alive(pid, kernel.started_ticks(pid)):

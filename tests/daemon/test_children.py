@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from genagentd import kernel
+from genagentd.daemon import children
 from genagentd.daemon.children import BirthPipe, Orphans
 from support.immune import refused
 
@@ -87,6 +88,23 @@ async def test_the_end_of_each_is_told_while_its_number_is_its_own() -> None:
     assert len(told) == len(both)
     for process in both:
         process.returncode = 0
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+async def test_each_that_is_killed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be somebody else's; one that had ended by itself is nobody's loss."""
+    named: list[object] = []
+    monkeypatch.setattr(children, "report", lambda event, **more: named.append((event, more)))
+    orphans = Orphans(frozenset, lambda _pid: False)
+    lives, ended = _asleep(), _asleep()
+    os.kill(ended.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+
+    assert await orphans.settled(30) == []
+
+    assert named == [("orphan.killed", {"pid": lives.pid, "command": "sleep"})]
+    lives.returncode = ended.returncode = 0
 
 
 @pytest.mark.process

@@ -419,6 +419,28 @@ def test_pid_1_of_a_container_reaps_whatever_becomes_its_child(pid_1: PrivateDae
         assert client.ask("again", "hello").text == "done"
 
 
+def test_what_a_stranger_leaves_to_pid_1_lives_or_is_named(pid_1: PrivateDaemon) -> None:
+    """The guardian is nobody's judge; a daemon that is pid 1 itself cannot tell whose it was."""
+    assert pid_1.guardian is not None
+    (first,) = kernel.children(pid_1.guardian.pid)
+    leaves = "setsid sleep 1000 > /dev/null 2>&1 &"
+    enter = ["nsenter", "-t", str(first), "-p", "-m", "sh", "-c", leaves]
+    subprocess.run(enter, check=True, timeout=60)
+    with Client(pid_1.run) as client:
+        fleet.start(client, "a")
+        client.stop("a")
+    if pid_1.environment:
+        until(lambda: '"event": "orphan.killed"' in pid_1.log, "it is named")
+        until(lambda: "sleep" not in _names_below(first), "it is gone")
+    else:
+        until(lambda: "sleep" in _names_below(first), "it lives")
+        assert "orphan.killed" not in pid_1.log
+
+
+def _names_below(pid: int) -> set[str]:
+    return {kernel.command_of(below) for below in kernel.descendants(pid)}
+
+
 def _pid_inside(pid: int) -> int:
     """Return the number of that process in the innermost pid namespace it is in."""
     status = Path(f"/proc/{pid}/status").read_text()
