@@ -403,7 +403,7 @@ class Daemon:
     # --- the end
 
     def shut_down(self, *, force: bool) -> None:
-        """Begin to end, or, with *force* or the second time, end now.
+        """Begin to end or, with *force*, end now.
 
         `finished` is set when all is gone. Who is to end now and was not asked before
         has half a second to say which requests it leaves.

@@ -185,7 +185,7 @@ class _Service:
         self._asked_at = now
         self._interrupted = self._interrupted or (number == signal.SIGINT and forced)
         report("signal", name=number.name, forced=forced)
-        self._daemon.shut_down(force=False)
+        self._daemon.shut_down(force=forced)
 
     def _tell(self) -> None:
         """Tell the service manager what it shows; whoever asked for the end makes no difference."""

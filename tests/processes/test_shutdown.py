@@ -39,7 +39,20 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def hasty(nothing_left: None) -> Iterator[PrivateDaemon]:
     """A daemon that gives turns three seconds to finish."""
-    private = PrivateDaemon(environment={"GENAGENT_GRACE_MS": "3000"})
+    with _giving(3_000) as private:
+        yield private
+
+
+@pytest.fixture
+def patient(nothing_left: None) -> Iterator[PrivateDaemon]:
+    """A daemon that gives turns as long as a test may take."""
+    with _giving(60_000) as private:
+        yield private
+
+
+@contextlib.contextmanager
+def _giving(grace_ms: int) -> Iterator[PrivateDaemon]:
+    private = PrivateDaemon(environment={"GENAGENT_GRACE_MS": str(grace_ms)})
     try:
         yield private.start()
     finally:
@@ -187,6 +200,28 @@ def test_a_request_of_an_agent_that_is_slow_to_end_is_named(hasty: PrivateDaemon
         client.stop("a")
 
     assert [line["ref"] for line in lines(hasty, "request.unresolved")] == [waiting.text]
+
+
+def test_whoever_asks_for_the_end_as_well_cuts_no_turn_off(patient: PrivateDaemon) -> None:
+    """`stop` is a wish, also the second time; only a second signal, or `--force`, means now."""
+    turn: fleet.Turn = [
+        {"spawn": "grandchild"},
+        {"gate": "go", "timeout_ms": 60_000},
+        {"kind": "result"},
+    ]
+    with Client(patient.run) as client, Gates() as gates:
+        handle = fleet.start(client, "a", turn, options={"gate_dir": gates.directory})
+        ref, _ = fleet.begin(client, handle)
+        for _ in range(2):
+            # It gives up waiting for the end, and nothing else.
+            assert ran(patient, "genagentd", "stop", "--timeout", "0.5").code == 5
+            assert _drains(client, "a")
+        gates.release("go")
+        done = client.receive(30_000, matching=lambda message: isinstance(message, Completion))
+        assert isinstance(done, Completion)
+        assert done.ref == ref
+        assert isinstance(done.outcome, Completed)
+    assert patient.wait() == 0
 
 
 def _signalled_again(daemon: PrivateDaemon) -> bool:

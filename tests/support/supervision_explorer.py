@@ -151,7 +151,7 @@ def force_down(situation: Situation) -> Situation:
     """Return what a forced shutdown ends in, if nothing ends but what is killed."""
     situation = replace_tickets(situation)
     while not (situation.table.finished or situation.table.shutdown == "forced"):
-        situation = step(situation, ShutdownRequested(grace_ms=1))
+        situation = step(situation, ShutdownRequested(grace_ms=1, forced=True))
     while facts := _consequences(situation.world):
         situation = step(situation, facts[0])
     return situation

@@ -153,7 +153,7 @@ PHASES: dict[str, tuple[Input, ...]] = {
     "failed": (start(restart=NEVER), born(), AgentReady(life(1)), exits(), drained()),
     "draining": (*RUNNING, ShutdownRequested(grace_ms=9)),
     "stopping": (*RUNNING, ShutdownRequested(grace_ms=9), passes("last_words", None)),
-    "forced": (*RUNNING, ShutdownRequested(grace_ms=9), ShutdownRequested(grace_ms=9)),
+    "forced": (*RUNNING, ShutdownRequested(grace_ms=9), ShutdownRequested(grace_ms=9, forced=True)),
 }
 
 #: One input of every kind, and of a kind with cases, one of each.

@@ -249,8 +249,8 @@ def happen(world: World, fact: Input) -> World:
             return _unwatch(world, client, None)
         case StartRequested() | StopRequested() | GroupOpenRequested() | GroupCloseRequested():
             return _wait(world, fact.call)
-        case ShutdownRequested():
-            return replace(world, shutdowns=world.shutdowns + 1)
+        case ShutdownRequested(forced=forced):
+            return replace(world, shutdowns=world.shutdowns + (forced or not world.shutdowns))
         case _:
             assert_never(fact)
 
@@ -305,6 +305,9 @@ def perform(world: World, fact: Input, effects: tuple[Effect, ...]) -> World:
     Raises:
         AssertionError: an order that must not be given here, or one that is missing.
     """
+    if GRACE in world.ever_armed and isinstance(fact, ShutdownRequested) and not fact.forced:
+        assert effects == (), "the daemon is asked to end once"
+        return world
     for index, effect in enumerate(effects):
         assert not isinstance(effect, Finished) or index == len(effects) - 1, "Finished is last"
         world = _perform(world, fact, effect)
@@ -334,7 +337,7 @@ def _check_shutdown(world: World, fact: Input) -> None:
             assert (LAST_WORDS in world.armed) != forced, "last words are due once, in a drain"
         case DeadlinePassed(timer) if timer == LAST_WORDS:
             assert all("stop" in p.asked for p in heard), "last words of an agent that still drains"
-        case DeadlinePassed(Timer("shutdown")) | ShutdownRequested():
+        case DeadlinePassed(Timer("shutdown")) | ShutdownRequested(forced=True):
             assert all(p.killed for p in world.processes if p.alive), "a survivor of the grace"
     daemons = {timer for timer in world.armed if timer.incarnation is None}
     killing = not first or GRACE in world.ever_armed - world.armed

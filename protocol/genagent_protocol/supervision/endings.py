@@ -101,12 +101,13 @@ def close_group(draft: Draft, number: int, call: Call) -> None:
 
 
 def shut_down(draft: Draft, fact: ShutdownRequested) -> None:
-    """Take no more starts and end everything; who asks a second time does not want to wait."""
+    """Take no more starts and end everything; who forces what is ending does not want to wait."""
     if draft.table.finished or draft.table.shutdown == "forced":
         return
     if draft.table.shutdown is not None:
-        settling.disarm_shutdown(draft)
-        _kill_all(draft)
+        if fact.forced:
+            settling.disarm_shutdown(draft)
+            _kill_all(draft)
     elif fact.forced:
         _begin_shutdown(draft, "stopping", FORCED_MS)
     else:

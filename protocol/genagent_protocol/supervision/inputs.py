@@ -249,7 +249,8 @@ class DeadlinePassed:
 class ShutdownRequested:
     """Somebody wants the daemon to end within `grace_ms` or, if `forced`, at once.
 
-    It may be asked for any number of times. A forced one has no use for its grace.
+    It may be asked for any number of times; only a forced one changes an end that has begun.
+    That has no use for its grace.
     """
 
     grace_ms: int

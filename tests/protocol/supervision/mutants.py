@@ -398,9 +398,16 @@ MUTANTS: tuple[Mutant, ...] = (
         CLOSURE,
     ),
     _mutant(
+        "who wishes for the end as well cuts turns off",
+        endings.shut_down,
+        "if fact.forced:\n            settling",
+        "if True:\n            settling",
+        "test_shutdown.py",
+    ),
+    _mutant(
         "a second request to shut down is taken for an echo",
         endings.shut_down,
-        "settling.disarm_shutdown(draft)\n        _kill_all(draft)",
+        "settling.disarm_shutdown(draft)\n            _kill_all(draft)",
         "pass",
         CLOSURE,
     ),

@@ -38,12 +38,6 @@ def but(phases: str) -> str:
 
 
 DRAIN = "Arm(last_words) Arm(shutdown)"
-#: What a request to shut down does to a daemon that is doing so, forced or not.
-SECOND_SHUTDOWN = {
-    "Disarm(last_words) Disarm(shutdown) Kill": "draining",
-    "Disarm(shutdown) Disarm(stop) Kill": "stopping",
-    "ignored": "forced",
-}
 #: For each input: the outcome, and the phases in which it is that.
 CELLS: dict[str, dict[str, str]] = {
     "start": {
@@ -206,7 +200,7 @@ CELLS: dict[str, dict[str, str]] = {
         f"{DRAIN} AskToDrain": "running",
         DRAIN: "asked killed doomed unreachable exited",
         f"{DRAIN} Disarm(restart) Disarm(last_words) Disarm(shutdown) Finished": "restarting",
-        **SECOND_SHUTDOWN,
+        "ignored": ENDING,
     },
     "forced shutdown": {
         "Arm(shutdown) Disarm(shutdown) Finished": "nobody failed",
@@ -216,7 +210,9 @@ CELLS: dict[str, dict[str, str]] = {
         "Arm(shutdown) AskToStop Arm(stop)": "running",
         "Arm(shutdown)": "asked killed doomed unreachable exited",
         "Arm(shutdown) Disarm(restart) Disarm(shutdown) Finished": "restarting",
-        **SECOND_SHUTDOWN,
+        "Disarm(last_words) Disarm(shutdown) Kill": "draining",
+        "Disarm(shutdown) Disarm(stop) Kill": "stopping",
+        "ignored": "forced",
     },
 }
 

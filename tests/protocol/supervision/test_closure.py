@@ -23,7 +23,7 @@ from support.supervision_world import life
 OPEN = GroupOpenRequested(call="open", client=1)
 CLOSE = GroupCloseRequested(call="close", client=1, group=1)
 GRACEFUL = ShutdownRequested(grace_ms=4)
-AGAIN = ShutdownRequested(grace_ms=2)
+AGAIN = ShutdownRequested(grace_ms=2, forced=True)
 FORCED = ShutdownRequested(grace_ms=1, forced=True)
 IN_GROUP = start("in group", group=1)
 OTHER_IN_GROUP = start("b", name="b", group=1)

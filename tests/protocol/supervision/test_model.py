@@ -194,7 +194,8 @@ class Supervising(RuleBasedStateMachine):
     @rule(grace_ms=st.sampled_from((0, 5, 9_000)), forced=st.booleans())
     def shutdown(self, grace_ms: int, forced: bool) -> None:
         """The daemon is told to end, for the first time or again."""
-        self.ledger.shut_down(killing=self.world.shutdowns > 0)
+        if forced or not self.world.shutdowns:
+            self.ledger.shut_down(killing=self.world.shutdowns > 0)
         self.tell(ShutdownRequested(grace_ms=grace_ms, forced=forced))
 
     def _group_ends(self, group: int) -> None:

@@ -262,7 +262,6 @@ def test_ready_does_not_save_an_agent_from_a_shutdown(shutdown: Input) -> None:
     assert daemon.tell(AgentReady(life(1))) == []
 
 
-@pytest.mark.parametrize("second", [GRACEFUL, FORCED])
 @pytest.mark.parametrize(
     ("first", "armed"),
     [
@@ -271,20 +270,24 @@ def test_ready_does_not_save_an_agent_from_a_shutdown(shutdown: Input) -> None:
         ((FORCED,), [GRACE, Timer("stop", life(1))]),
     ],
 )
-def test_a_second_request_to_shut_down_kills_now(
-    first: tuple[Input, ...], second: Input, armed: list[Timer]
+def test_forcing_a_shutdown_that_has_begun_kills_now(
+    first: tuple[Input, ...], armed: list[Timer]
 ) -> None:
-    """Who asks twice does not want to wait, however the second time is asked."""
+    """Also one that was forced before: who forces twice does not want to wait for last words."""
     daemon = Rehearsal()
     daemon.run_agent(start())
     daemon.tell(*first)
 
-    assert daemon.tell(second) == [*(DisarmDeadline(timer) for timer in armed), Kill(life(1))]
+    before = daemon.table
+    assert daemon.tell(GRACEFUL) == []
+    assert daemon.table == before
+
+    assert daemon.tell(FORCED) == [*(DisarmDeadline(timer) for timer in armed), Kill(life(1))]
     assert daemon.reports()[-2:] == ["shutdown.forced", "agent.killed"]
 
 
 @pytest.mark.parametrize("third", [GRACEFUL, FORCED])
-@pytest.mark.parametrize("killing", [GRACEFUL, passes("shutdown", None)])
+@pytest.mark.parametrize("killing", [FORCED, passes("shutdown", None)])
 def test_a_request_to_shut_down_what_is_being_killed_changes_nothing(
     killing: Input, third: Input
 ) -> None:
