@@ -140,7 +140,11 @@ def start(timeout: float, config: Path | None) -> None:
         if code not in (None, exits.REFUSED):
             raise _ended(where, code)
         if time.monotonic() >= deadline:
-            raise _late(where, deadline, begun) if state is None else _ending(state.pid, timeout)
+            raise (
+                _late(where, deadline, begun)
+                if state is None
+                else _ending(where, state.pid, timeout)
+            )
         time.sleep(_LOOK_S)
     ours = begun is not None and begun.pid in (state.pid, _parent(state.pid))
     text = f"{'running' if ours else 'already running'} (pid {state.pid})"
@@ -248,9 +252,16 @@ def _silent(where: Places, deadline: float) -> Failure:
         exits.NOT_REACHABLE,
         "not_answering",
         f"the daemon in {where.run} ({_who(pid)}) {why}; nothing was changed",
-        again if gone and pid is not None else f"see {where.daemon_log}",
+        again if gone and pid is not None else f"see {where.daemon_log}{_last_resort(pid)}",
         {"pid": pid, "log": _tail(where.daemon_log)},
     )
+
+
+def _last_resort(pid: int | None) -> str:
+    """Return how to be rid of a daemon that listens to no request, if it is known who it is."""
+    if pid is None:
+        return ""
+    return f"; if nothing happens there, end it with: kill -9 {pid}; then: genagentd start"
 
 
 def _left_s(deadline: float) -> float:
@@ -304,9 +315,13 @@ def stop(timeout: float, force: bool) -> None:
         stop_daemon(where.socket, round(_left_s(deadline) * 1000), force=force)
     except DaemonLost:
         pass  # If it ends before it can answer, that is what was wanted.
+    except CallTimeout:
+        pass  # It was asked; that it is still there is said below.
     except NotReachable:
-        if not locked or time.monotonic() > deadline:
+        if not locked:
             raise
+        if time.monotonic() > deadline:
+            raise _silent(where, deadline) from None
         found = named = named or holder(where, _left_s(deadline))
         if named is None:
             raise _silent(where, deadline) from None
@@ -321,17 +336,18 @@ def stop(timeout: float, force: bool) -> None:
             del signals[0]
             _ask_to_end(named.pid, named.started_ticks)
         if time.monotonic() > deadline:
-            raise _ending(pid, timeout)
+            raise _ending(where, pid, timeout, forced=force)
         time.sleep(_LOOK_S)
     output().result(f"stopped ({_who(pid)})", pid=pid, forced=force)
 
 
-def _ending(pid: int | None, after_s: float) -> Failure:
+def _ending(where: Places, pid: int | None, after_s: float, *, forced: bool = False) -> Failure:
+    at_once = "end it at once with: genagentd stop --force"
     return Failure(
         exits.PENDING,
         "stopping",
         f"the daemon ({_who(pid)}) is still ending after {after_s:g} s",
-        "end it at once with: genagentd stop --force",
+        f"see {where.daemon_log}{_last_resort(pid)}" if forced else at_once,
         {"pid": pid},
     )
 
@@ -373,7 +389,7 @@ def status(timeout: float) -> None:
     deadline = time.monotonic() + timeout
     try:
         state = core_state(where.socket, round(timeout * 1000))
-    except NotReachable:
+    except (NotReachable, CallTimeout):
         if is_locked(where):
             raise _silent(where, deadline) from None
         raise

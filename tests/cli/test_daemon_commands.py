@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from genagent_protocol.errors import CallTimeout
 from genagentd import kernel
 from genagentd.cli import agents, daemon_commands
 from genagentd.cli.main import load_commands
@@ -158,13 +159,17 @@ def test_a_daemon_that_hangs_is_named_and_not_replaced(place: PrivateDaemon) -> 
     os.kill(pid, signal.SIGSTOP)
     try:
         refused = ran(place, "genagentd", "start", "--timeout", "1", "--json")
-        silent = ran(place, "genagentd", "status", "--timeout", "1")
+        silent = ran(place, "genagentd", "status", "--timeout", "1", "--json")
+        stays = ran(place, "genagentd", "stop", "--timeout", "1", "--json")
         listed = ran(place, "genagent", "status", "x", "--timeout", "1")
     finally:
         os.kill(pid, signal.SIGCONT)
 
-    assert (refused.code, refused.json["error"]["details"]["pid"]) == (7, pid)
-    assert silent.code in (5, 7)
+    # Every one of them leads out: none refers to another that does not know further either.
+    for told in (refused, silent, stays):
+        assert (told.code, told.error) == (7, "not_answering")
+        assert told.json["error"]["details"]["pid"] == pid
+        assert f"kill -9 {pid}; then: genagentd start" in told.json["error"]["hint"]
     assert listed.code in (5, 7)
     assert os.stat(place.places.socket).st_ino == inode
     assert ran(place, "genagentd", "status").code == 0
@@ -286,6 +291,28 @@ def test_a_daemon_without_a_lock_and_of_unknown_number_is_waited_for(
 
     assert (told.code, list(answers)) == (code, left)
     assert code == 0 or told.json["error"]["details"]["pid"] == os.getpid()
+
+
+def test_a_daemon_that_heard_of_its_end_and_stays_has_one_way_out_left(
+    genagentd: Command, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has used force already was told to use force."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+
+    def says_nothing(*_: object, **__: object) -> None:
+        raise CallTimeout("stop", 1_000)
+
+    monkeypatch.setattr(core, "stop_daemon", says_nothing)
+    held = lock.take(Places(tmp_path, tmp_path))
+    assert held is not None
+
+    asked = genagentd("stop", "--timeout", "1", "--json")
+    forced = genagentd("stop", "--timeout", "1", "--force", "--json")
+
+    held.release()
+    assert (asked.code, forced.code) == (5, 5)
+    assert "stop --force" in asked.json["error"]["hint"]
+    assert f"kill -9 {os.getpid()}; then: genagentd start" in forced.json["error"]["hint"]
 
 
 def test_a_stop_does_not_wait_for_the_next_daemon(
