@@ -230,13 +230,18 @@ def _late(where: Places, deadline: float, begun: subprocess.Popen[bytes] | None)
     return _silent(where, deadline)
 
 
-def _slow(where: Places, pid: int) -> Failure:
+def _slow(where: Places, begun: int) -> Failure:
+    """Return how a start ends that was too slow; the process *begun* becomes the guardian."""
+    from genagentd.daemon.lock import holder
+
+    found = _pid(holder(where, within_s=0))
+    who = f"its guardian is pid {begun}" if found is None else f"pid {found}"
     return Failure(
         exits.PENDING,
         "starting",
-        f"the daemon in {where.run} does not answer yet; it goes on starting (pid {pid})",
+        f"the daemon in {where.run} does not answer yet; it goes on starting ({who})",
         f"look at it with: genagentd status; see {where.daemon_log}",
-        {"pid": pid, "log": _tail(where.daemon_log)},
+        {"pid": found, "guardian": begun, "log": _tail(where.daemon_log)},
     )
 
 

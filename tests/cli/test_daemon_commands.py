@@ -73,10 +73,14 @@ def test_a_start_with_little_patience_says_that_it_goes_on(place: PrivateDaemon)
     """Something was changed, and the process has a number by which to find it."""
     begun = ran(place, "genagentd", "start", "--timeout", "0.001", "--json")
 
-    pid = begun.json["error"]["details"]["pid"]
+    guardian = begun.json["error"]["details"]["guardian"]
     assert (begun.code, begun.error) == (5, "starting")
-    assert f"pid {pid}" in begun.json["error"]["message"]
+    assert f"its guardian is pid {guardian}" in begun.json["error"]["message"]
+    assert begun.json["error"]["details"]["pid"] is None
     until(lambda: ran(place, "genagentd", "status").code == 0, "it answers")
+    daemon = kernel.stat(ran(place, "genagentd", "status", "--json").json["pid"])
+    assert daemon is not None
+    assert daemon.parent == guardian
     assert ran(place, "genagentd", "stop").code == 0
 
 

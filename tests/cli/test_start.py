@@ -80,6 +80,10 @@ class World:
     def is_slow(self) -> None:
         """It does neither, and lives."""
 
+    def locks_and_is_slow(self) -> None:
+        """It is the one, and answers nobody yet."""
+        self._take()
+
     def loses(self) -> int:
         """Another one has the lock, which answers to nobody yet."""
         self._take()
@@ -182,6 +186,21 @@ def test_only_who_lives_is_said_to_go_on_starting(
     assert (told.code, told.error) == (code, error)
     assert named.format(me=os.getpid()) in told.json["error"]["message"]
     assert world.begun == len(fates)
+
+
+def test_a_slow_daemon_that_has_its_lock_is_named_and_not_its_guardian(
+    genagentd: Command, world: World
+) -> None:
+    """Both have the same command line, and `status` names the daemon."""
+
+    world.fates = [world.locks_and_is_slow]
+
+    told: Any = genagentd("start", "--timeout", "6", "--json")
+
+    assert (told.code, told.error) == (5, "starting")
+    assert f"(pid {os.getpid()})" in told.json["error"]["message"]
+    assert told.json["error"]["details"]["pid"] == os.getpid()
+    assert told.json["error"]["details"]["guardian"] == 101
 
 
 @pytest.mark.parametrize("goes_silent", [True, False])
