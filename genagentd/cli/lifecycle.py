@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,10 +13,21 @@ from genagent_protocol.errors import StartFailed
 from genagent_protocol.limits import CHECKS
 from genagent_protocol.plain import Plain
 from genagentd.cli import exits
-from genagentd.cli.agents import app, connected, milliseconds, name_argument, timeout_option
+from genagentd.cli.agents import (
+    app,
+    connected,
+    known_rows,
+    milliseconds,
+    name_argument,
+    timeout_option,
+)
 from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.program import command, output
+from genagentd.cli.standing import row_of, taken
 from genagentd.cli.values import each_once, environment_of, handle_fields, option_of, seconds, shown
+
+if TYPE_CHECKING:
+    from genagentd.client.client import Client
 
 
 @command(app, "start")
@@ -77,7 +88,7 @@ def start(
     genagent start coder --backend claude -o model=haiku -o watchdog_ms=60000
     genagent start mine --agent app.agents:Reviewer --cwd ~/project
     """
-    with connected() as client, _near_misses(dict(options)), _goes_on(name):
+    with connected() as client, _near_misses(dict(options)), _taken(client, name), _goes_on(name):
         handle = client.start_agent(
             agent,
             name=name,
@@ -106,6 +117,17 @@ def _goes_on(name: object) -> Iterator[None]:
             f"genagent status {shown(name)}; genagent stop {shown(name)}",
             {"agent": name},
         ) from None
+
+
+@contextmanager
+def _taken(client: Client, name: object) -> Iterator[None]:
+    """Say of a name that is taken how it becomes free, which depends on whose it is."""
+    try:
+        yield
+    except StartFailed as error:
+        if error.reason.kind != "already_started":
+            raise
+        raise taken(error, row_of(known_rows(client), shown(name)), shown(name)) from error
 
 
 @contextmanager

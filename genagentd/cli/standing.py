@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from genagent_protocol.answers import AgentRow
-from genagent_protocol.errors import CallTimeout
+from genagent_protocol.errors import CallTimeout, StartFailed
 from genagentd.cli import exits
-from genagentd.cli.exits import Failure
+from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.output import duration, shortened
 from genagentd.cli.values import fields_of, handle_fields, shown
 
@@ -70,8 +70,10 @@ def not_asked(rows: Iterable[AgentRow], command: str, agent: str) -> Failure | N
 
 def _why(row: AgentRow, agent: str, command: str) -> tuple[str, str] | None:
     if command == "stop" and row.group is not None:
-        # Only its owner may: everything else reaches it by its name.
-        return f"{agent} belongs to a group of another client", "it ends with that group"
+        # Only its owner may: everything else reaches it by its name, a drain as well.
+        drain = f", or after its turn with: genagent drain {agent}"
+        ends = f"it ends with that group{drain if row.state == 'running' else ''}"
+        return f"{agent} belongs to a group of another client", ends
     last = row.error or row.reason
     match row.state:
         case "restarting":
@@ -84,6 +86,17 @@ def _why(row: AgentRow, agent: str, command: str) -> tuple[str, str] | None:
             return f"{agent} is ending", "see when it is gone with: genagent list"
         case "running":
             return None  # It came meanwhile.
+
+
+def taken(error: StartFailed, row: AgentRow | None, agent: str) -> Failure:
+    """Return how a start fails whose name is taken, by the agent of *row* if that is known."""
+    failure = failure_of(error, "start", agent)
+    if row is not None and row.group is not None:
+        failure.hint = (
+            f"take another name; {agent} belongs to a group of another client, and its name is "
+            "free when that group ends"
+        )
+    return failure
 
 
 def silent(late: CallTimeout, row: AgentRow | None, agent: str) -> Failure:

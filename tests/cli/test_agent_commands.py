@@ -462,10 +462,24 @@ def test_an_agent_of_a_group_is_not_called_missing(genagent: Command, house: Pri
 
         stop = genagent("stop", "a")
         assert stop.err == (
-            "genagent: stop: a belongs to a group of another client (it ends with that group)\n"
+            "genagent: stop: a belongs to a group of another client "
+            "(it ends with that group, or after its turn with: genagent drain a)\n"
         )
         assert stop.code == 3
         assert genagent("ask", "a", "p").out == "p\n"
+        again = genagent("start", "a", "--json")
+        assert (again.code, again.error) == (4, "already_started")
+        assert "take another name" in again.json["error"]["hint"]
+        assert "genagent stop" not in again.json["error"]["hint"]
+        assert genagent("drain", "a").code == 0
+        assert "free this one with: genagent stop b" in _taken(genagent, "b")
+
+
+def _taken(genagent: Command, name: str) -> str:
+    """Return the hint about a name that an agent of nobody's group has."""
+    genagent("start", name)
+    hint: str = genagent("start", name, "--json").json["error"]["hint"]
+    return hint
 
 
 def test_a_look_at_an_agent_that_hangs_says_what_the_daemon_knows(genagent: Command) -> None:

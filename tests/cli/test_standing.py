@@ -34,7 +34,7 @@ def row(state: Any, **fields: Any) -> AgentRow:
         (row("failed", error=BROKEN), "tell", "for good: import_failed: no module", "stop a"),
         (row("starting"), "notify", "notify: a is not ready yet", "later"),
         (row("stopping"), "drain", "drain: a is ending", "list"),
-        (row("running", group=3), "stop", "stop: a belongs to a group of another", "group"),
+        (row("running", group=3), "stop", "stop: a belongs to a group of another", "drain a"),
         (row("failed", group=3, reason=KILLED), "stop", "stop: a belongs to a group", "group"),
     ],
 )
