@@ -183,6 +183,8 @@ class Client:
     def drain(self, name: object, timeout_ms: int | None = None) -> None:
         """Let the agent refuse new work, finish its turn and exit; returns when it is gone.
 
+        Whoever can name an agent may drain it, also one of another client's group.
+
         Raises:
             Refused: `not_found`.
             CallTimeout: it is not gone yet; it goes on draining.
