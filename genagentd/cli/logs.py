@@ -22,6 +22,7 @@ from genagentd.cli.exits import Failure
 from genagentd.cli.program import command, output
 from genagentd.cli.values import shown
 from genagentd.paths import directory_name, places
+from genagentd.sendable import agent_name
 from genagentd.socket_path import UnusablePlace
 from genagentd.unusable import OTHER, NoRoom, unusable
 
@@ -41,12 +42,14 @@ _LOOK_S = 0.2
     help="How many lines of its end.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
-def logs(name: Plain, lines: int, follow: bool) -> None:
+def logs(name: object, lines: int, follow: bool) -> None:
     """Show what an agent printed (its standard output and error).
 
     \b
     genagent logs coder -n 20 -f
     """
+    # As the daemon has it: its list and its map are no others than these, but of other types.
+    name = agent_name(name)
     path = newest(name)
     file = _opened(path)
     if file is None:

@@ -602,6 +602,15 @@ def test_logs_show_what_an_agent_printed_also_when_it_is_gone(
     assert Places(house.run, house.run).logs.is_dir()
 
 
+@pytest.mark.parametrize("name", ['json:["a", 1]', 'json:{"b": [1], "a": null}', "json:7"])
+def test_logs_are_found_whatever_kind_of_name_the_agent_has(genagent: Command, name: str) -> None:
+    """What is typed as a list or a map leads to the file that the daemon made."""
+    genagent("start", name)
+    genagent("stop", name)
+
+    until(lambda: "terminated" in genagent("logs", name).out, "the log is written", 20)
+
+
 # --- conventions
 
 
