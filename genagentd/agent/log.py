@@ -18,9 +18,8 @@ from collections.abc import Iterator
 
 from genagent_protocol.errors import GenAgentError
 from genagentd.agent import class_names
+from genagentd.log_line import log_line
 
-#: What a value is quoted for: otherwise a line could not be taken apart again.
-_SPECIAL = frozenset(" =\\'\"")
 _CODE = re.compile(r"[a-z_]{1,40}")
 #: Where a traceback is, whatever a class says of its attributes.
 _TRACEBACK = BaseException.__dict__["__traceback__"]
@@ -40,14 +39,7 @@ def hold() -> None:
 
 def line(event: str, **fields: object) -> None:
     """Write one line; fields that are None are left out."""
-    said = "".join(f" {key}={_value(value)}" for key, value in fields.items() if value is not None)
-    _write(f"{event}{said}\n")
-
-
-def _value(value: object) -> str:
-    text = value if isinstance(value, str) else str(value)
-    plain = text.isprintable() and not _SPECIAL.intersection(text)
-    return text if text and plain else ascii(text)
+    _write(log_line(event, fields))
 
 
 def raised(event: str, error: BaseException, **fields: object) -> None:

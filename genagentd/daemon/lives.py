@@ -18,7 +18,7 @@ from signal import SIGKILL
 
 from genagent_protocol.envelopes import AgentHello
 from genagent_protocol.plain import FrozenDict
-from genagent_protocol.reasons import StartError
+from genagent_protocol.reasons import ExitReason, StartError
 from genagent_protocol.refs import Incarnation
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision import inputs
@@ -32,6 +32,7 @@ from genagentd.daemon.report import warn
 from genagentd.daemon.starter import LAUNCH_TIMEOUT_S, LaunchLost, Starter
 from genagentd.daemon.switchboard import Port, Switchboard
 from genagentd.environment import agent_environment
+from genagentd.log_line import log_line
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace
 
@@ -330,8 +331,8 @@ class Life:
         if self._watched is not None:
             self._watched.signal(SIGKILL)
 
-    def dispose(self) -> None:
-        """Close and forget everything of it."""
+    def dispose(self, reason: ExitReason | None = None) -> None:
+        """Close and forget everything of it; *reason* is why its process ended, if it had one."""
         if self._disposed:
             return
         self._disposed = True
@@ -342,7 +343,7 @@ class Life:
                 watched = self._watched
                 left.callback(self._around.places.forget_agent, watched.pid, watched.started_ticks)
             if self._log is not None:
-                left.callback(self._log.close)
+                left.callback(self._log.close, self._last_line(reason))
             if self._port is not None:
                 # One that never shook hands was never opened as a port.
                 if self._port.connection is not None:
@@ -351,6 +352,13 @@ class Life:
             if self._pipe is not None:
                 left.callback(self._pipe.close)
             left.callback(self._around.allowance.settled, self.incarnation)
+
+    def _last_line(self, reason: ExitReason | None) -> str:
+        # Whoever was killed said nothing, and its log would not tell that from a silent end.
+        if reason is None:
+            return ""
+        said = {"agent": self.start.name, "pid": self.pid, "reason": reason.text}
+        return log_line("agent.down", said)
 
 
 class Refusal(Exception):

@@ -50,6 +50,8 @@ class Log:
         os.set_blocking(self.write_fd, True)
         enlarge(self._pipe, PIPE_BYTES)
         self._closed = False
+        #: Whether what was written last is no whole line.
+        self._within_line = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._pipe, self._read)
 
@@ -74,6 +76,7 @@ class Log:
             if self._size + len(said) > MAX_BYTES:
                 self._move_aside()
             self._size += os.write(self._file, said)
+            self._within_line = not said.endswith(b"\n")
         except (OSError, UnusablePlace):
             return  # A full disk, or what somebody planted, must not take the agents with it.
 
@@ -98,13 +101,21 @@ class Log:
             if not self._read():
                 break
 
-    def close(self) -> None:
-        """Take what is left, at most what the pipe held, and close."""
+    def close(self, last_line: str = "") -> None:
+        """Take what is left, at most what the pipe held, write *last_line*, and close."""
         self._take_the_rest()
+        if last_line:
+            self._write_own(last_line)
         self._closed = True
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
         os.close(self._file)
+
+    def _write_own(self, line: str) -> None:
+        # It counts for nothing: `has_lines` is about what the agent printed.
+        with contextlib.suppress(OSError):
+            own = f"\n{line}" if self._within_line else line
+            os.write(self._file, own.encode("utf-8", "backslashreplace"))
 
 
 def _forget_oldest(directory: Path) -> None:

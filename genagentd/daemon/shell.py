@@ -16,6 +16,7 @@ from typing import Any, assert_never
 
 from genagent_protocol import answers, envelopes
 from genagent_protocol.plain import FrozenDict, Plain
+from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
@@ -142,7 +143,7 @@ class Shell:
             case effects.WarnOfUnknown(who):
                 warn("requests.unknown", agent=self._name(who), incarnation=who.text)
             case effects.Dispose():
-                self._dispose(effect.incarnation)
+                self._dispose(effect.incarnation, effect.reason)
             case effects.ArmDeadline():
                 self._deadlines.arm(effect.timer, effect.after_ms)
             case effects.DisarmDeadline():
@@ -194,10 +195,10 @@ class Shell:
         if port is not None:
             self._board.say(port, envelope)
 
-    def _dispose(self, incarnation: Incarnation) -> None:
+    def _dispose(self, incarnation: Incarnation, reason: ExitReason | None) -> None:
         life = self.lives.pop(incarnation)
         try:
-            life.dispose()
+            life.dispose(reason)
         finally:
             self.feed(inputs.ClientGone(-incarnation.number))
 

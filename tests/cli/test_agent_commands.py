@@ -602,6 +602,15 @@ def test_logs_show_what_an_agent_printed_also_when_it_is_gone(
     assert Places(house.run, house.run).logs.is_dir()
 
 
+def test_the_log_of_a_killed_agent_says_what_ended_it(genagent: Command) -> None:
+    """It could not say so itself, and messages send people to its log."""
+    pid = genagent("start", "k", "--json").json["pid"]
+    os.kill(pid, signal.SIGKILL)
+
+    line = f"agent.down agent=k pid={pid} reason=signal:9"
+    until(lambda: genagent("logs", "k").out.rstrip().endswith(line), "the end is logged", 20)
+
+
 @pytest.mark.parametrize("name", ['json:["a", 1]', 'json:{"b": [1], "a": null}', "json:7"])
 def test_logs_are_found_whatever_kind_of_name_the_agent_has(genagent: Command, name: str) -> None:
     """What is typed as a list or a map leads to the file that the daemon made."""

@@ -37,6 +37,23 @@ async def test_a_log_goes_on_whatever_was_removed(
     assert log.path.with_suffix(".log.1").read_bytes() == b"b" * 60
 
 
+@pytest.mark.parametrize(
+    ("printed", "kept"), [(b"", b""), (b"a\n", b"a\n"), (b"cut o", b"cut o\n")]
+)
+async def test_the_last_line_stands_alone_and_is_nothing_that_was_printed(
+    tmp_path: Path, printed: bytes, kept: bytes
+) -> None:
+    """Whoever was killed in the middle of a line may have said nothing else."""
+    log = Log(tmp_path / "a" / "x.log")
+    os.write(log.write_fd, printed)
+    log.handed_over()
+
+    log.close("agent.down reason=signal:9\n")
+
+    assert log.path.read_bytes() == kept + b"agent.down reason=signal:9\n"
+    assert log.has_lines() is bool(printed)
+
+
 async def test_a_directory_of_logs_that_was_removed_is_made_anew_as_private_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

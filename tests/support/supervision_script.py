@@ -261,7 +261,7 @@ def order(effect: Effect) -> str:
             return f"report what {who.number} leaves: {' '.join(ref.token for ref in refs)}"
         case WarnOfUnknown(who):
             return f"warn that nobody knows what {who.number} leaves"
-        case Dispose(who):
+        case Dispose(who, _):
             return f"dispose of {who.number}"
         case ArmDeadline(timer, after_ms):
             return f"arm {_timer(timer)} in {after_ms} ms"

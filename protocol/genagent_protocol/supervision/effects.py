@@ -170,9 +170,13 @@ class WarnOfUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Dispose:
-    """Close and forget what belongs to this incarnation; nothing more is heard of it."""
+    """Close and forget what belongs to this incarnation; nothing more is heard of it.
+
+    `reason` is why its process ended, the last word of its log; None if it had no process.
+    """
 
     incarnation: Incarnation
+    reason: ExitReason | None
 
 
 @dataclass(frozen=True, slots=True)

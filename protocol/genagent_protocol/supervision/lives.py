@@ -280,7 +280,8 @@ def _end(draft: Draft, child: Child) -> None:
     error = None if life.ready else verdicts.start_error(child, life)
     _send_downs(draft, life, reason)
     _account(draft, life)
-    draft.order(Dispose(life.incarnation))
+    # Why an unborn process ended is the error of its start.
+    draft.order(Dispose(life.incarnation, None if life.status is None else reason))
     if life.status is not None:
         draft.emit("agent.down", child, reason=reason.text)
     if error is not None:

@@ -231,8 +231,10 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "what an agent leaves is told when it is forgotten",
         lives._end,
-        "_account(draft, life)\n    draft.order(Dispose(life.incarnation))",
-        "draft.order(Dispose(life.incarnation))\n    _account(draft, life)",
+        "_account(draft, life)\n    # Why an unborn process ended is the error of its start.\n"
+        "    draft.order(Dispose(life.incarnation, None if life.status is None else reason))",
+        "draft.order(Dispose(life.incarnation, None if life.status is None else reason))\n"
+        "    _account(draft, life)",
         "test_ends.py",
     ),
     _mutant(

@@ -1,0 +1,24 @@
+"""One line of an agent's log as it is written: an event, and key=value after it.
+
+The agent writes its own, and the daemon the last one of a life; both can be taken apart
+again in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: What a value is quoted for: otherwise a line could not be taken apart again.
+_SPECIAL = frozenset(" =\\'\"")
+
+
+def log_line(event: str, fields: Mapping[str, object]) -> str:
+    """Return the line with its end; fields that are None are left out."""
+    said = "".join(f" {key}={_value(value)}" for key, value in fields.items() if value is not None)
+    return f"{event}{said}\n"
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else str(value)
+    plain = text.isprintable() and not _SPECIAL.intersection(text)
+    return text if text and plain else ascii(text)
