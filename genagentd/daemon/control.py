@@ -313,7 +313,7 @@ class Daemon:
             agent=start.agent,
             backend=start.backend,
             group=child.terms.group,
-            age_ms=0 if life is None else now_ms() - life.began_ms,
+            age_ms=_age_ms(child, life),
             restarts=len(child.restarts),
             reason=brief.in_a_row(child.reason),
             error=brief.error_in_a_row(child.error),
@@ -426,3 +426,10 @@ class Daemon:
         self._owners.close()
         self._pings.disarm_all()
         await self.shell.close()
+
+
+def _age_ms(child: Child, life: Life | None) -> int:
+    """Return the age of this life or, where there is none, how long that has been so."""
+    if child.life is None:
+        return now_ms() - child.ended_at_ms
+    return 0 if life is None else now_ms() - life.began_ms

@@ -166,6 +166,7 @@ class AgentRow:
     """What the daemon knows of one agent.
 
     `reason` is how its latest life ended, `error` why it could not be started again.
+    `age_ms` is the age of its life or, when it is `restarting` or `failed`, of that end.
     `unresponsive_since_ms` is how long ago the oldest unanswered control call was
     sent, by the daemon's clock; it never means death.
     """

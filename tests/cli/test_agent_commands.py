@@ -442,6 +442,8 @@ def test_an_agent_that_has_failed_is_not_called_missing(
         handle = client.start_agent(None, name="a", backend="echo", restart=policy)
     os.kill(handle.pid, signal.SIGKILL)
     until(lambda: genagent("list", "--json").json["agents"][0]["state"] == "failed", "it failed")
+    # It grows: since when it is so is what a person wants to know first.
+    until(lambda: genagent("list", "--json").json["agents"][0]["age_ms"], "its age is told")
 
     status = genagent("status", "a", "--json")
     assert (status.code, status.error) == (3, "not_found")

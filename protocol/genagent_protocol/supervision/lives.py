@@ -64,7 +64,7 @@ def launch(draft: Draft, child: Child, previous: Incarnation | None) -> None:
         next_incarnation=incarnation.number + 1,
         keys=table.keys.put(incarnation.number, child.terms.key),
     )
-    child = replace(child, last=incarnation, life=Life(incarnation=incarnation))
+    child = replace(child, last=incarnation, life=Life(incarnation=incarnation), ended_at_ms=0)
     draft.emit("agent.starting", child)
     draft.arm(child, "start", child.terms.start_timeout_ms)
     draft.order(Launch(incarnation, child.terms, previous))
@@ -315,6 +315,7 @@ def _account(draft: Draft, life: Life) -> None:
 
 def _restart(draft: Draft, child: Child, life: Life) -> None:
     policy = child.terms.restart
+    child = replace(child, ended_at_ms=life.exited_at_ms)
     plan = verdicts.next_restart(policy, child.restarts, life.exited_at_ms)
     if plan is None:
         child = draft.put(replace(child, failed=True))

@@ -77,7 +77,8 @@ class Child:
     `last` is its latest incarnation. `wanted` is false once someone asked for its
     end: it is not restarted. `proven` says that it was ready at least once, so
     that its restart policy applies. `restarts` holds when the recent ends that
-    led to a restart happened, oldest first.
+    led to a restart happened, oldest first; `ended_at_ms` is when the latest life
+    did, of one that waits or has failed.
     """
 
     terms: Terms
@@ -89,6 +90,7 @@ class Child:
     proven: bool = False
     failed: bool = False
     restarts: tuple[int, ...] = ()
+    ended_at_ms: int = 0
     reason: ExitReason | None = None
     error: StartError | None = None
 

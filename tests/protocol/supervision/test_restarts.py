@@ -136,6 +136,7 @@ def test_one_end_too_many_within_the_period_is_final_and_visible() -> None:
     assert found.phase == "failed"
     assert str(found.reason) == "signal:11"
     assert len(found.restarts) == 1
+    assert found.ended_at_ms == 9_999
     assert daemon.reports()[-1] == "agent.failed"
     assert daemon.tell(passes("restart", 2)) == []
 
