@@ -15,7 +15,7 @@ from genagentd.cli.agents import (
 )
 from genagentd.cli.output import duration, shortened, table
 from genagentd.cli.program import command, output
-from genagentd.cli.standing import row_fields, row_of, silent, state_of
+from genagentd.cli.standing import owner_of, row_fields, row_of, silent, state_of
 from genagentd.cli.values import fields_of, shown
 from genagentd.cli.versions import show_version
 
@@ -103,8 +103,9 @@ _MAX_IN_TABLE = 40
 def _cells(row: AgentRow) -> tuple[str, ...]:
     pid = "-" if row.handle is None else str(row.handle.pid)
     agent = row.agent or "-"
+    group = "" if row.group is None else f", in a group of {owner_of(row)}"
     return (
-        *(shown(row.name), state_of(row, _MAX_IN_TABLE), pid, duration(row.age_ms)),
+        *(shown(row.name), state_of(row, _MAX_IN_TABLE) + group, pid, duration(row.age_ms)),
         *(row.backend, agent, str(row.restarts)),
     )
 

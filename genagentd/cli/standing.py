@@ -39,6 +39,11 @@ def state_of(row: AgentRow, most: int = MAX_REASON) -> str:
     return state
 
 
+def owner_of(row: AgentRow) -> str:
+    """Return whose the group of the agent is, as the list says it."""
+    return "a client" if row.group_owner_pid is None else f"pid {row.group_owner_pid}"
+
+
 def row_fields(row: AgentRow) -> dict[str, Any]:
     """Return the stable fields of a row."""
     return {
@@ -54,6 +59,7 @@ def row_fields(row: AgentRow) -> dict[str, Any]:
         "error": None if row.error is None else fields_of(row.error),
         "unresponsive_since_ms": row.unresponsive_since_ms,
         "log": row.log,
+        "group_owner_pid": row.group_owner_pid,
     }
 
 
@@ -73,7 +79,7 @@ def _why(row: AgentRow, agent: str, command: str) -> tuple[str, str] | None:
         # Only its owner may: everything else reaches it by its name, a drain as well.
         drain = f", or after its turn with: genagent drain {agent}"
         ends = f"it ends with that group{drain if row.state == 'running' else ''}"
-        return f"{agent} belongs to a group of another client", ends
+        return f"{agent} belongs to a group of another client{_pid(row)}", ends
     last = row.error or row.reason
     match row.state:
         case "restarting":
@@ -93,10 +99,14 @@ def taken(error: StartFailed, row: AgentRow | None, agent: str) -> Failure:
     failure = failure_of(error, "start", agent)
     if row is not None and row.group is not None:
         failure.hint = (
-            f"take another name; {agent} belongs to a group of another client, and its name is "
-            "free when that group ends"
+            f"take another name; {agent} belongs to a group of another client{_pid(row)}, "
+            "and its name is free when that group ends"
         )
     return failure
+
+
+def _pid(row: AgentRow) -> str:
+    return "" if row.group_owner_pid is None else f" (pid {row.group_owner_pid})"
 
 
 def silent(late: CallTimeout, row: AgentRow | None, agent: str) -> Failure:

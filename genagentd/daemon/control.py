@@ -319,7 +319,14 @@ class Daemon:
             error=brief.error_in_a_row(child.error),
             unresponsive_since_ms=self._silence_ms(life),
             log=None if life is None or life.log_path is None else str(life.log_path),
+            group_owner_pid=self._owner_pid(child.terms.group),
         )
+
+    def _owner_pid(self, group: int | None) -> int | None:
+        found = None if group is None else self.shell.table.groups.get(group)
+        owner = None if found is None else self._board.sender(found.owner)
+        # Who is in another pid namespace has no number here.
+        return None if owner is None else owner.pid or None
 
     def _silence_ms(self, life: Life | None) -> int | None:
         if life is None or not life.unresponsive or life.pinged_ms is None:
@@ -374,6 +381,8 @@ class Daemon:
                 backend=row.backend,
                 age_ms=row.age_ms,
                 restarts=row.restarts,
+                group=row.group,
+                group_owner_pid=row.group_owner_pid,
                 reason=None if row.reason is None else row.reason.text,
                 unresponsive_since_ms=row.unresponsive_since_ms,
             )

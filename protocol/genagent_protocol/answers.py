@@ -166,6 +166,7 @@ class AgentRow:
     """What the daemon knows of one agent.
 
     `reason` is how its latest life ended, `error` why it could not be started again.
+    `group_owner_pid` is the process that opened its group, while it is connected.
     `age_ms` is the age of its life or, when it is `restarting` or `failed`, of that end.
     `unresponsive_since_ms` is how long ago the oldest unanswered control call was
     sent, by the daemon's clock; it never means death.
@@ -183,6 +184,7 @@ class AgentRow:
     error: StartError | None = None
     unresponsive_since_ms: int | None = None
     log: str | None = None
+    group_owner_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

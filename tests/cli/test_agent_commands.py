@@ -89,7 +89,7 @@ def test_what_start_prints_identifies_the_process(genagent: Command) -> None:
     assert row["handle"] == {key: value for key, value in found.items() if key != "ok"}
     assert set(row) == {
         *("name", "state", "handle", "agent", "backend", "group", "age_ms", "restarts"),
-        *("reason", "error", "unresponsive_since_ms", "log"),
+        *("reason", "error", "unresponsive_since_ms", "log", "group_owner_pid"),
     }
 
 
@@ -464,11 +464,14 @@ def test_an_agent_of_a_group_is_not_called_missing(genagent: Command, house: Pri
 
         stop = genagent("stop", "a")
         assert stop.err == (
-            "genagent: stop: a belongs to a group of another client "
+            f"genagent: stop: a belongs to a group of another client (pid {os.getpid()}) "
             "(it ends with that group, or after its turn with: genagent drain a)\n"
         )
         assert stop.code == 3
         assert genagent("ask", "a", "p").out == "p\n"
+        [row] = genagent("list", "--json").json["agents"]
+        assert row["group_owner_pid"] == os.getpid()
+        assert f"running, in a group of pid {os.getpid()}  " in genagent("list").out
         again = genagent("start", "a", "--json")
         assert (again.code, again.error) == (4, "already_started")
         assert "take another name" in again.json["error"]["hint"]

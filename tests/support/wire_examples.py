@@ -359,6 +359,7 @@ ANSWERED: tuple[Reply, ...] = (
                     reason=ExitReason("exit:3"),
                     unresponsive_since_ms=4_000,
                     log="/run/user/1000/genagentd/logs/reviewer.log",
+                    group_owner_pid=4711,
                 ),
                 AgentRow(
                     name="plain",
