@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     type=click.Choice(["temporary", "transient", "permanent"]),
     default="temporary",
     show_default=True,
-    help="When it is started again after its end, without its state.",
+    help="After which ends it is started again, without its state; Python says how often, too.",
 )
 @click.option("--session", metavar="ID", help="A recorded session of the backend to resume.")
 @click.option("--may-start", is_flag=True, help="Let it start agents of its own.")

@@ -161,7 +161,7 @@ def _fields(kind: type) -> str:
 
 def configuration_page() -> str:
     """Return the daemon's configuration, its directories, and the limits of an agent."""
-    settings, limits = words("config"), words("limits")
+    settings, limits, restarts = words("config"), words("limits"), words("restarts")
     return filled(
         "configuration.md",
         settings=table(
@@ -194,8 +194,8 @@ def configuration_page() -> str:
         reserved=str(RESERVED),
         per_agent=str(PER_AGENT),
         restarts=table(
-            ("field", "default"),
-            [(f"`{name}`", default) for name, default in _defaults(RestartPolicy)],
+            ("field", "default", "what it says"),
+            [(f"`{name}`", default, restarts[name]) for name, default in _defaults(RestartPolicy)],
         ),
     )
 
