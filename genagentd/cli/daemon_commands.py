@@ -68,7 +68,7 @@ flags(app)
     "--grace",
     type=seconds_or_none,
     metavar="S",
-    help="Seconds agents may take to finish turns.",
+    help="Seconds the end may take; the last 2 (or half) are for stopping who is still in a turn.",
 )
 @click.option("--start-method", type=click.Choice(["forkserver", "spawn"]), hidden=True)
 def run(config: Path | None, log_format: Any, grace: float | None, start_method: Any) -> int:
