@@ -17,6 +17,9 @@ from collections.abc import Callable, Collection
 from genagentd import kernel
 from genagentd.daemon.report import report, warn
 
+#: So many orphans are named in the log before those that follow are only counted.
+NAMED = 5
+
 
 class BirthPipe:
     """What is said on a newborn's pipe: its pid, then that it is ready to be connected to.
@@ -139,7 +142,8 @@ class Orphans:
     Whoever is our child when this is made was begun before us, by a program that became
     this one, and is spared. So is what that leaves behind in the sessions that there were.
 
-    Each that is killed is named in the log: as pid 1 of a container we get what others leave, too.
+    Of those that are killed the log names the first ones, and counts the others: as pid 1 of a
+    container we get what others leave, too. Newborns that nobody wants any more are not told.
 
     One that runs as another user cannot be killed. It is named in the log once, tried
     again at each sweep, reaped when it ends, and waited for by nobody.
@@ -152,10 +156,12 @@ class Orphans:
         self,
         known: Callable[[], Collection[int]],
         owns: Callable[[int], bool],
+        was_ours: Callable[[int], bool] = lambda _pid: False,
         on_end: Callable[[int, int], None] = lambda _pid, _ticks: None,
     ) -> None:
         self._known = known
         self._owns = owns
+        self._was_ours = was_ours
         self._on_end = on_end
         self._dying: dict[int, int] = {}
         #: Those that may not be signalled.
@@ -164,6 +170,8 @@ class Orphans:
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._settled = asyncio.Event()
+        #: Strangers that were killed since there was last nothing to kill.
+        self._killed = 0
         self.ended = 0
 
     def sweep_soon(self) -> None:
@@ -186,7 +194,22 @@ class Orphans:
             elif not self._earlier.spares(pid):
                 self._end(pid)
         if not self._dying:
+            if self._killed > NAMED:
+                report("orphans.killed", count=self._killed)
+            self._killed = 0
             self._settled.set()
+
+    def _kill(self, pid: int, pidfd: int) -> bool:
+        """Kill it and say so, if that is allowed."""
+        lives = kernel.is_alive(pid, kernel.started_ticks(pid))
+        if not kernel.signal_pidfd(pidfd, signal.SIGKILL):
+            return False
+        self._dying[pid] = pidfd
+        if not self._was_ours(pid) and lives:
+            self._killed += 1
+            if self._killed <= NAMED:
+                report("orphan.killed", pid=pid, command=kernel.command_of(pid))
+        return True
 
     def _end(self, pid: int) -> None:
         pidfd = kernel.open_pidfd(pid)
@@ -194,11 +217,7 @@ class Orphans:
             return
         self.ended += 1
         self._loop.add_reader(pidfd, self._reap, pid)
-        lives = kernel.is_alive(pid, kernel.started_ticks(pid))
-        if kernel.signal_pidfd(pidfd, signal.SIGKILL):
-            self._dying[pid] = pidfd
-            if lives:
-                report("orphan.killed", pid=pid, command=kernel.command_of(pid))
+        if self._kill(pid, pidfd):
             return
         self._immune[pid] = pidfd
         if kernel.is_alive(pid, kernel.started_ticks(pid)):
@@ -207,8 +226,8 @@ class Orphans:
 
     def _try_again(self, pid: int) -> None:
         """It may have become one of ours; what lives below it may be ours anyhow."""
-        if kernel.signal_pidfd(self._immune[pid], signal.SIGKILL):
-            self._dying[pid] = self._immune.pop(pid)
+        if self._kill(pid, self._immune[pid]):
+            del self._immune[pid]
         else:
             self._end_below(pid)
 

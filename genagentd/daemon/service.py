@@ -146,7 +146,8 @@ class _Service:
         self._lock = held
         self._reload = reload
         self._interrupted = False
-        self._asked_at = 0.0
+        #: When the last signal came that asked for the end.
+        self._asked_at: float | None = None
         # Before anything is started that would inherit what the service manager gave us.
         self._manager = ServiceManager(os.environ)
         self._daemon = Daemon(BootId(secrets.token_hex(8)), places, config)
@@ -179,8 +180,9 @@ class _Service:
 
     def _asked_to_end(self, number: signal.Signals) -> None:
         now = asyncio.get_running_loop().time()
-        forced = self._daemon.stopping
-        if forced and now < self._asked_at + ECHO_S:
+        # Whoever asked for the end in another way does not make the first signal a second one.
+        forced = self._asked_at is not None
+        if self._asked_at is not None and now < self._asked_at + ECHO_S:
             return
         self._asked_at = now
         self._interrupted = self._interrupted or (number == signal.SIGINT and forced)

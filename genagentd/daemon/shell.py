@@ -67,7 +67,9 @@ class Shell:
         self._starter = Starter(
             config.start_method, agent_environment(config.pass_env, {}), str(places.agents)
         )
-        self._orphans = Orphans(self._known, self._starter.owns, places.forget_agent)
+        self._orphans = Orphans(
+            self._known, self._starter.owns, self._starter.was_ours, places.forget_agent
+        )
         # A little later: the next launch may begin then.
         loop = asyncio.get_running_loop()
         self._starter.on_launched = lambda: loop.call_soon(self.sweep)

@@ -48,6 +48,8 @@ class Starter:
         self._uses_helper = method == "forkserver"
         self._turn = asyncio.Lock()
         self._helper: _Helper | None = None
+        #: Who waited for an order from a helper that has ended, until that is noticed.
+        self._given_up: set[int] = set()
         #: What was started for the one birth under way, with the method `spawn`.
         self._midwife: Any = None
         #: When the launch under way began: whoever is younger may be its newborn.
@@ -142,8 +144,19 @@ class Starter:
 
     def _end_helper(self) -> None:
         if self._helper is not None:
+            if self._helper.waiting is not None:
+                self._given_up.add(self._helper.waiting)
             self._helper.close()
             self._helper = None
+
+    def was_ours(self, pid: int) -> bool:
+        """Whether *pid*, a child that is to end, waited for an order until its helper ended.
+
+        Asked once: another process may have the number then.
+        """
+        given_up = pid in self._given_up
+        self._given_up.discard(pid)
+        return given_up
 
     def owns(self, pid: int) -> bool:
         """Whether *pid*, a child of ours, is the helper, waits or may be what is being born."""

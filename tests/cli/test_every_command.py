@@ -71,8 +71,9 @@ GENAGENTD: dict[str, tuple[str, ...]] = {
     # One that ends is waited for, which here would be for ever.
     "start": ("0", "0", "5 stopping"),
     "status": ("7 not_reachable", "0", "0"),
-    # Whoever asks again has the end forced.
-    "stop": ("7 not_reachable", "0", "0"),
+    # Whoever asks as well waits for that end, too.
+    "stop": ("7 not_reachable", "0", "5 stopping"),
+    "stop --force": ("7 not_reachable", "0", "0"),
     "version": ("0", "0", "0"),
 }
 PROGRAMS: dict[str, tuple[click.Group, dict[str, tuple[str, ...]]]] = {
@@ -188,7 +189,7 @@ def test_every_command_has_a_row() -> None:
     load_commands()
 
     for app, table in PROGRAMS.values():
-        assert sorted(row.split()[0] for row in table) == sorted(app.commands)
+        assert {row.split()[0] for row in table} == {*app.commands}
     assert {len(codes) for codes in GENAGENT.values()} == {len(STATES)}
     assert {len(codes) for codes in GENAGENTD.values()} == {len(PLACES)}
 
@@ -253,7 +254,7 @@ def test_E046_a_command_about_the_daemon_ends_alike_in_both_forms(
             case "start", "ending daemon":
                 return ran(place, "genagentd", *typed.split(), "--timeout", "0.5", *flags)
             case "stop", "running" | "ending daemon":
-                return _stopped(world, state, *flags)
+                return _stopped(world, state, *typed.split()[1:], *flags)
             case "run" | "start" | "stop", _:
                 return ran(place, "genagentd", *typed.split(), *flags)
         monkeypatch.setenv("GENAGENT_RUN_DIR", str(place.run))
@@ -350,8 +351,12 @@ def _stopped(world: World, state: State, *flags: str) -> Ran:
     try:
         if state == "ending daemon":
             _end_held_up(world, place, agents=1)
+            if "--force" not in flags:
+                flags = (*flags, "--timeout", "0.5")
         return ran(place, "genagentd", "stop", *flags)
     finally:
         world.spare = kept
+        # Its agents may still have five minutes.
+        ran(place, "genagentd", "stop", "--force")
         place.stop()
         place.cleanup()

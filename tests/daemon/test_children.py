@@ -77,7 +77,7 @@ async def test_the_end_of_each_is_told_while_its_number_is_its_own() -> None:
     orphans = Orphans(
         frozenset,
         lambda _pid: False,
-        lambda pid, ticks: told.append((pid, ticks, pid in kernel.children(os.getpid()))),
+        on_end=lambda pid, ticks: told.append((pid, ticks, pid in kernel.children(os.getpid()))),
     )
     both = [_asleep() for _ in range(2)]
     expected = {(process.pid, kernel.started_ticks(process.pid), True) for process in both}
@@ -93,18 +93,40 @@ async def test_the_end_of_each_is_told_while_its_number_is_its_own() -> None:
 @pytest.mark.process
 @pytest.mark.usefixtures("nothing_left")
 async def test_each_that_is_killed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be somebody else's; one that had ended by itself is nobody's loss."""
+    """It may be somebody else's; one that had ended by itself, or was ours, is nobody's loss."""
     named: list[object] = []
     monkeypatch.setattr(children, "report", lambda event, **more: named.append((event, more)))
-    orphans = Orphans(frozenset, lambda _pid: False)
-    lives, ended = _asleep(), _asleep()
+    waited: set[int] = set()
+    orphans = Orphans(frozenset, lambda _pid: False, waited.__contains__)
+    lives, ended, ours = _asleep(), _asleep(), _asleep()
+    waited.add(ours.pid)
     os.kill(ended.pid, signal.SIGKILL)
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
 
     assert await orphans.settled(30) == []
 
     assert named == [("orphan.killed", {"pid": lives.pid, "command": "sleep"})]
-    lives.returncode = ended.returncode = 0
+    lives.returncode = ended.returncode = ours.returncode = 0
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+async def test_of_very_many_that_are_killed_the_first_ones_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever leaves a thousand would else push everything out of the log; each time anew."""
+    named: list[str] = []
+    monkeypatch.setattr(children, "report", lambda event, **_more: named.append(event))
+    orphans = Orphans(frozenset, lambda _pid: False)
+    for _ in range(2):
+        asleep = [_asleep() for _ in range(children.NAMED + 2)]
+
+        assert await orphans.settled(30) == []
+
+        assert named == [*["orphan.killed"] * children.NAMED, "orphans.killed"]
+        named.clear()
+        for process in asleep:
+            process.returncode = 0
 
 
 @pytest.mark.process

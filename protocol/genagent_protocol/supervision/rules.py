@@ -44,8 +44,8 @@ A *group* belongs to one client, ends with it, and hides behind it.
 A *shutdown* is the end of every child and of every wish for restart; when the
 last child is gone it is complete, once. Agents finish their turns first, and who
 still drains near the end of the grace is stopped, so that it can tell what it
-leaves before it is killed. Forced, it stops them at once and is short; asked for
-a second time, it kills.
+leaves before it is killed. Forced, it stops them at once and is short; forced
+when it has begun, it kills.
 
 Facts about a life that is over are late, not wrong. Facts about a life that never
 was, or that cannot be (a second exit, a word from a closed channel), are bugs of
