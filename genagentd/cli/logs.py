@@ -1,4 +1,4 @@
-"""`genagent logs`: what one agent printed, and what it prints from now on.
+"""`genagent logs`: what one agent printed, in which of its lives, and what it prints from now on.
 
 The files are read directly, so that the last words of an agent can be read when it,
 or the daemon, is gone.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,34 +43,75 @@ _LOOK_S = 0.2
     metavar="INTEGER",
     help="How many lines of its end.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
-def logs(name: object, lines: int, follow: bool) -> None:
+@click.option(
+    "--lives",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="INTEGER",
+    help="Of how many of its latest lives; a restart begins one, and each has a log.",
+)
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Go on with what comes, also from the next life; Ctrl-C ends it.",
+)
+def logs(name: object, lines: int, lives: int, follow: bool) -> None:
     """Show what an agent printed (its standard output and error).
+
+    That is its latest life that said anything, unless more are asked for.
 
     \b
     genagent logs coder -n 20 -f
+    genagent logs coder --lives 2
     """
     # As the daemon has it: its list and its map are no others than these, but of other types.
     name = agent_name(name)
-    path = newest(name)
-    file = _opened(path)
+    spoken = _spoken(name)
+    *before, latest = spoken[-lives:]
+    kept: deque[tuple[Path, bytes]] = deque(maxlen=lines)
+    for path in before:
+        # The daemon forgets the oldest ones meanwhile.
+        if (file := _opened(path)) is not None:
+            with file:
+                kept.extend((path, line) for line in _lines(path, file))
+    file = _opened(latest)
     if file is None:
-        raise _none(name, path.parent)
+        raise _none(name, latest.parent)
     with file:
-        for line in _last(path, file, lines):
-            _show(name, line)
+        kept.extend((latest, line) for line in _lines(latest, file))
+        _show_kept(name, kept)
+        if lives == 1 and len(spoken) > 1:
+            # Why it was started again is not in the log of the life that followed.
+            told = f"--lives 2 {shlex.quote(shown(name))}"
+            output().note(f"the life before has a log, too; see: genagent logs {told}")
         if follow:
-            _follow(name, path, file)
+            _follow(name, latest, file)
 
 
-def newest(name: Plain) -> Path:
-    """Return the log of the newest incarnation of that name.
+def _spoken(name: Plain) -> list[Path]:
+    """Return the logs of the incarnations of that name that said anything, the newest last.
+
+    If none did, it is the only one.
 
     Raises:
         Failure: there is none.
         UnusablePlace: we may not look.
     """
-    directory = places().logs / directory_name(name)
+    every = _logs_of(name)
+    if not every:
+        raise _none(name, _directory(name))
+    return [path for path in every if _said_anything(path)] or every[-1:]
+
+
+def _directory(name: Plain) -> Path:
+    return places().logs / directory_name(name)
+
+
+def _logs_of(name: Plain) -> list[Path]:
+    """Return the log of each incarnation of that name that has one, the newest last."""
+    directory = _directory(name)
     found: list[tuple[int, Path]] = []
     try:
         for path in directory.iterdir():
@@ -80,9 +123,14 @@ def newest(name: Plain) -> Path:
         pass  # It never printed anything here.
     except OSError as error:
         raise _unreadable(directory, error) from None
-    if not found:
-        raise _none(name, directory)
-    return max(found)[1]
+    # Of two at the same moment, the one with the higher number; of one daemon, numbers are alike.
+    return [path for _, path in sorted(found, key=lambda each: (each[0], len(each[1].name), each))]
+
+
+def _said_anything(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size > 0 or path.with_suffix(".log.1").exists()
+    return False
 
 
 def _none(name: Plain, directory: Path) -> Failure:
@@ -112,37 +160,63 @@ def _unreadable(path: Path, error: OSError) -> UnusablePlace | NoRoom:
     return unusable(f"{path} cannot be read", error, f"look there as its owner, or {OTHER}")
 
 
-def _last(path: Path, file: BinaryIO, count: int) -> deque[bytes]:
-    kept: deque[bytes] = deque(maxlen=count)
+def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
     older = _opened(path.with_suffix(".log.1"))
     if older is not None:
         with older:
-            kept.extend(older)
-    kept.extend(file)
-    return kept
+            yield from older
+    yield from file
+
+
+def _show_kept(name: Plain, kept: deque[tuple[Path, bytes]]) -> None:
+    before: Path | None = None
+    for path, line in kept:
+        if before not in (None, path):
+            _show_border(path)
+        before = path
+        _show(name, line)
+
+
+def _show_border(path: Path) -> None:
+    """Say that what follows was printed in another life. In JSON there are lines of agents only."""
+    if not output().as_json:
+        output().text(f"--- the next life: {path.stem}\n")
 
 
 def _show(name: Plain, line: bytes) -> None:
-    text = line.decode("utf-8", "replace")
+    text = line.decode("utf-8", "replace").rstrip("\n")
     if output().as_json:
-        output().object({"agent": name, "line": text.rstrip("\n")})
+        output().object({"agent": name, "line": text})
     else:
-        output().text(text)
+        output().text(f"{text}\n")
 
 
 def _follow(name: Plain, path: Path, file: BinaryIO) -> None:
-    """Show what is appended; when the file was moved aside, go on with the new one."""
+    """Show what is appended; go on where the log was moved aside, and with the next life."""
     with contextlib.ExitStack() as opened:
         while True:
+            # Looked for before the rest is read: who has a successor writes no more.
+            after = _next(name, path)
             moved = not _is_there(path, file)
             _show_complete(name, file)
-            if moved:
-                new = _opened(path)
-                if new is None:
-                    return
-                file = opened.enter_context(new)
-            else:
+            if after is None and not moved:
                 time.sleep(_LOOK_S)
+                continue
+            if after is not None:
+                _show_cut(name, file)
+                path = after
+                _show_border(path)
+            new = _opened(path)
+            if new is None:
+                return
+            file = opened.enter_context(new)
+
+
+def _next(name: Plain, path: Path) -> Path | None:
+    """Return the log of the life after the one of *path*, if there is one."""
+    every = _logs_of(name)
+    behind = every[every.index(path) + 1 :] if path in every else []
+    return behind[0] if behind else None
 
 
 def _is_there(path: Path, file: BinaryIO) -> bool:
@@ -158,4 +232,10 @@ def _show_complete(name: Plain, file: BinaryIO) -> None:
             # The rest of this line is not written yet.
             file.seek(-len(line), os.SEEK_CUR)
             return
+        _show(name, line)
+
+
+def _show_cut(name: Plain, file: BinaryIO) -> None:
+    """Show what a daemon that was killed left of a line."""
+    for line in file:
         _show(name, line)

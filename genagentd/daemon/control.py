@@ -316,9 +316,9 @@ class Daemon:
             age_ms=_age_ms(child, life),
             restarts=len(child.restarts),
             reason=brief.in_a_row(child.reason),
-            error=brief.error_in_a_row(child.error),
+            error=brief.error_in_a_row(self._with_log(child)),
             unresponsive_since_ms=self._silence_ms(life),
-            log=None if life is None or life.log_path is None else str(life.log_path),
+            log=self.shell.log_of(child),
             group_owner_pid=self._owner_pid(child.terms.group),
         )
 
@@ -327,6 +327,12 @@ class Daemon:
         owner = None if found is None else self._board.sender(found.owner)
         # Who is in another pid namespace has no number here.
         return None if owner is None else owner.pid or None
+
+    def _with_log(self, child: Child) -> StartError | None:
+        """Return why its last start failed, with the log of that if it is the last one."""
+        if child.error is None or child.last in self.shell.lives:
+            return child.error
+        return replace(child.error, log=self.shell.log_of(child))
 
     def _silence_ms(self, life: Life | None) -> int | None:
         if life is None or not life.unresponsive or life.pinged_ms is None:

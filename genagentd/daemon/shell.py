@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from genagent_protocol.reasons import ExitReason
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
-from genagent_protocol.supervision.table import Table, child_of, empty
+from genagent_protocol.supervision.table import Child, Table, child_of, empty
 from genagentd import deadlines
 from genagentd.config import Config
 from genagentd.daemon import brief
@@ -206,6 +207,15 @@ class Shell:
 
     def _name(self, incarnation: Incarnation) -> Plain:
         return self.lives[incarnation].start.name
+
+    def log_of(self, child: Child) -> str | None:
+        """Return where the log of its life is, or of its last one if it has none now."""
+        life = self.lives.get(child.last)
+        if life is not None:
+            return None if life.log_path is None else str(life.log_path)
+        # A start may have failed before there was one, and somebody may have tidied up.
+        path = str(self._around.places.agent_log(child.terms.name, child.last))
+        return path if os.path.exists(path) else None
 
     def _known(self) -> set[int]:
         """Return the agents among our children, also those announced a moment ago."""

@@ -431,6 +431,8 @@ def test_E024_a_crash_loop_slows_down_and_ends(daemon: PrivateDaemon, client: Cl
             assert isinstance(record, Telemetry), "nobody told that it is failed"
             told.append(record)
     assert (row.restarts, row.reason and row.reason.text) == (5, "exit:3")
+    assert row.log is not None
+    assert "reason=exit:3" in Path(row.log).read_text()
     waits = [t.metadata["after_ms"] for t in told if t.event == "agent.restarting"]
     assert waits == [20, 40, 80, 160, 320]
     ends = [t.metadata["reason"] for t in told if t.event == "agent.down"]
@@ -478,6 +480,9 @@ def test_an_agent_that_cannot_be_started_again_says_why(
     assert row.error is not None
     assert row.error.kind == "backend_start_failed"
     assert "script file" in row.error.message
+    assert row.error.log is not None
+    assert row.error.log == row.log
+    assert "agent.down" in Path(row.log).read_text()
     listed = ran(daemon, "genagent", "list")
     assert "failed (backend_start_failed)" in listed.out
 

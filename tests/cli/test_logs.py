@@ -1,0 +1,102 @@
+"""`genagent logs` reads the logs of an agent's lives: the latest that spoke, or more of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genagentd.cli import agents
+from genagentd.cli.main import load_commands
+from support.commands import Command, runner
+
+
+@pytest.fixture
+def genagent(capsysbinary: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run `genagent` in the environment as it is."""
+    load_commands()
+    return runner(agents.app, "genagent", capsysbinary, monkeypatch)
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, str], Path]:
+    """Write what the life of that number of the agent a printed, and return the file."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+    directory = tmp_path / "logs" / "a"
+    directory.mkdir(parents=True)
+
+    def say(number: int, text: str) -> Path:
+        path = directory / f"b-{number}.log"
+        path.write_text(text)
+        os.utime(path, (number, number))
+        return path
+
+    return say
+
+
+def test_the_latest_life_that_said_anything_is_shown(
+    genagent: Command, said: Callable[[int, str], Path]
+) -> None:
+    """What an agent was started again for stands in the life before, and that is pointed at."""
+    said(8, "long ago\n")
+    said(9, "crashed\n")
+    said(10, "")
+
+    shown = genagent("logs", "a")
+
+    assert shown.out == "crashed\n"
+    assert "genagent logs --lives 2 a" in shown.err
+
+
+def test_a_life_alone_is_shown_even_if_it_said_nothing(
+    genagent: Command, said: Callable[[int, str], Path]
+) -> None:
+    """It has a log, and there is nothing to point at."""
+    said(1, "")
+
+    shown = genagent("logs", "a")
+
+    assert (shown.code, shown.out, shown.err) == (0, "", "")
+
+
+def test_more_lives_are_shown_in_their_order_with_a_line_between(
+    genagent: Command, said: Callable[[int, str], Path]
+) -> None:
+    """Also where one was cut off in the middle of a line. JSON has lines of agents only."""
+    said(8, "long ago\n")
+    said(9, "one\ncut o")
+    said(10, "two\n")
+
+    both = "one\ncut o\n--- the next life: b-10\ntwo\n"
+    assert genagent("logs", "a", "--lives", "2").out == both
+    assert genagent("logs", "a", "--lives", "2", "-n", "2").out == both.removeprefix("one\n")
+    assert genagent("logs", "a", "--lives", "9").out.startswith("long ago\n--- the next life: b-9")
+    assert "---" not in genagent("logs", "a", "--lives", "2", "--json").out
+
+
+def test_a_log_is_followed_into_the_next_life(
+    genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart is what one waits for; nothing of either life is lost."""
+    first = said(1, "before\n")
+    steps = iter(["more", "restart", "end"])
+
+    def meanwhile(_seconds: float) -> None:
+        match next(steps):
+            case "more":
+                first.write_text("before\nlast words\ncut o")
+                os.utime(first, (1, 1))
+            case "restart":
+                said(2, "again\n")
+            case _:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("genagentd.cli.logs.time.sleep", meanwhile)
+
+    followed = genagent("logs", "a", "-f")
+
+    assert followed.code == 130
+    assert followed.out == "before\nlast words\ncut o\n--- the next life: b-2\nagain\n"
