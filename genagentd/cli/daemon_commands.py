@@ -1,6 +1,6 @@
 """The program `genagentd`: run, start, stop and look at the daemon.
 
-The frozen core of the protocol is all that `stop` and `status` speak, so that they
+The frozen core of the protocol is all that `stop` and `status` need, so that they
 work on a daemon of any version.
 """
 
@@ -19,19 +19,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genagent_protocol.envelopes import CoreState
-from genagent_protocol.errors import CallTimeout, DaemonLost, NotReachable, UsageError
+from genagent_protocol.errors import (
+    CallTimeout,
+    DaemonLost,
+    GenAgentError,
+    NotReachable,
+    UsageError,
+)
 from genagentd import kernel
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration
 from genagentd.cli.program import CONTEXT, command, flags, output
 from genagentd.cli.service_unit import install_service
+from genagentd.cli.standing import in_trouble, troubles
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, check_private, make_private, open_log, places
 from genagentd.unusable import NoRoom
 
 if TYPE_CHECKING:
+    from genagent_protocol.answers import AgentRow
     from genagentd.daemon.lock import Holder
 
 #: How often a detached daemon or its end is looked for.
@@ -398,16 +406,18 @@ def status(timeout: float) -> None:
         if is_locked(where):
             raise _silent(where, deadline) from None
         raise
+    rows = _rows(where, deadline)
     how = "draining" if state.draining else "ready" if state.ready else "not ready"
     output().result(
         f"{how}, pid {state.pid}, up {duration(state.uptime_ms)}, "
-        f"{_counted(state.agents, 'agent')}, {_counted(state.clients, 'client')}, "
-        f"genagentd {state.software}\n"
+        f"{_counted(state.agents, 'agent')}{in_trouble(rows)}, "
+        f"{_counted(state.clients, 'client')}, genagentd {state.software}\n"
         f"directory {where.run}, logs {where.logs}",
         pid=state.pid,
         ready=state.ready,
         draining=state.draining,
         agents=state.agents,
+        **troubles(rows),
         clients=state.clients,
         uptime_ms=state.uptime_ms,
         bad_frames=state.bad_frames,
@@ -416,6 +426,21 @@ def status(timeout: float) -> None:
         run_dir=str(where.run),
         log_dir=str(where.logs),
     )
+
+
+def _rows(where: Places, deadline: float) -> tuple[AgentRow, ...] | None:
+    """Return what the daemon knows of its agents, if it speaks our version and says so in time."""
+    from genagentd.client.client import Client
+
+    try:
+        with Client(where.run).connect(_left_ms(deadline)) as client:
+            return client.list(_left_ms(deadline))
+    except GenAgentError:
+        return None
+
+
+def _left_ms(deadline: float) -> int:
+    return max(round(_left_s(deadline) * 1000), 1)
 
 
 def _counted(count: int, what: str) -> str:

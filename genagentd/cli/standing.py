@@ -63,6 +63,24 @@ def row_fields(row: AgentRow) -> dict[str, Any]:
     }
 
 
+def troubles(rows: Iterable[AgentRow] | None) -> dict[str, int | None]:
+    """Return how many agents do not run as they should; None where nothing is known."""
+    if rows is None:
+        return dict.fromkeys(("restarting", "failed", "unresponsive"))
+    known = tuple(rows)
+    states = [row.state for row in known]
+    return {
+        "restarting": states.count("restarting"),
+        "failed": states.count("failed"),
+        "unresponsive": sum(row.unresponsive_since_ms is not None for row in known),
+    }
+
+
+def in_trouble(rows: Iterable[AgentRow] | None) -> str:
+    """Return the same for a sentence, which says nothing of what there is none of."""
+    return "".join(f", {count} {how}" for how, count in troubles(rows).items() if count)
+
+
 def not_asked(rows: Iterable[AgentRow], command: str, agent: str) -> Failure | None:
     """Return why *command* found no such agent, if the daemon knows one of that name."""
     row = row_of(rows, agent)

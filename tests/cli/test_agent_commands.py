@@ -17,7 +17,7 @@ from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd.client.client import Client
 from genagentd.paths import Places
 from support import fleet
-from support.commands import Command
+from support.commands import Command, ran
 from support.daemons import PrivateDaemon
 from support.waiting import until
 
@@ -445,6 +445,8 @@ def test_an_agent_that_has_failed_is_not_called_missing(
     # It grows: since when it is so is what a person wants to know first.
     until(lambda: genagent("list", "--json").json["agents"][0]["age_ms"], "its age is told")
 
+    counted = ran(house, "genagentd", "status")
+    assert "0 agents, 1 failed, " in counted.out
     status = genagent("status", "a", "--json")
     assert (status.code, status.error) == (3, "not_found")
     assert status.json["error"]["details"]["state"] == "failed"

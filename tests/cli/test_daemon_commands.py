@@ -56,6 +56,7 @@ def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None
     assert set(status) == {
         *("ok", "pid", "ready", "draining", "agents", "clients", "uptime_ms", "bad_frames"),
         *("boot", "software", "run_dir", "log_dir"),
+        *("restarting", "failed", "unresponsive"),
     }
     raced = ran(place, "genagentd", "run", "--json")
     assert (raced.code, raced.error) == (4, "already_running")
@@ -433,6 +434,7 @@ def test_a_daemon_of_another_version_answers_the_core_and_nothing_else(
     assert (refused.code, refused.error) == (8, "version_mismatch")
     assert "genagentd stop" in refused.json["error"]["message"]
     assert status.json["software"] == "fake"
+    assert (status.json["agents"], status.json["failed"]) == (0, None)
 
 
 def test_a_start_on_a_full_disk_says_so(place: PrivateDaemon, tmp_path: Path) -> None:

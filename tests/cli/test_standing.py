@@ -11,7 +11,7 @@ from genagent_protocol.answers import AgentRow
 from genagent_protocol.errors import CallTimeout
 from genagent_protocol.reasons import ExitReason, StartError
 from genagentd.cli import exits
-from genagentd.cli.standing import not_asked, row_of, silent, state_of
+from genagentd.cli.standing import in_trouble, not_asked, row_of, silent, state_of, troubles
 
 KILLED = ExitReason("signal:9")
 BROKEN = StartError(kind="import_failed", message="no module named app")
@@ -56,6 +56,18 @@ def test_of_an_agent_that_is_not_listed_or_has_come_nothing_is_known(rows: list[
     """Then what the daemon answered stands. The number 1 is no agent called 1."""
     assert not_asked(rows, "ask", "a") is None
     assert not_asked(rows, "ask", "1") is None
+
+
+def test_whoever_does_not_run_as_it_should_is_counted() -> None:
+    """One that failed for good has no process, and was not counted anywhere."""
+    ill = row("running", unresponsive_since_ms=5_000)
+    rows = [row("running"), ill, row("failed"), row("failed"), row("restarting")]
+
+    assert troubles(rows) == {"restarting": 1, "failed": 2, "unresponsive": 1}
+    assert in_trouble(rows) == ", 1 restarting, 2 failed, 1 unresponsive"
+    assert in_trouble([row("running")]) == ""
+    assert set(troubles(None).values()) == {None}
+    assert in_trouble(None) == ""
 
 
 def test_a_look_without_an_answer_says_what_the_daemon_knows() -> None:
