@@ -337,8 +337,8 @@ class BlockingConnection:
         if not self.open:
             self.close()
             raise NotReachable(
-                f"the daemon at {path} did not shake hands within {timeout_ms} ms; "
-                "look at it with: genagentd status"
+                f"the daemon at {path} did not shake hands within {timeout_ms} ms",
+                hint="look at it with: genagentd status",
             )
 
     def _watch(self) -> None:

@@ -70,8 +70,8 @@ def probe(path: str, within_ms: int = 0) -> None:
             return  # Its backlog is full: it is there, and busy.
         except OSError as error:
             raise NotReachable(
-                f"no daemon answers at {path} ({os.strerror(error.errno or 0)}); "
-                "start one with: genagentd start"
+                f"no daemon answers at {path} ({os.strerror(error.errno or 0)})",
+                hint="start one with: genagentd start",
             ) from None
         _check_owner(tried, path)
 

@@ -102,7 +102,7 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
         return serve(places(), configured(), configured)
     except AlreadyRunning as error:
         raise Failure(
-            exits.REFUSED, "already_running", str(error), "", {"pid": error.pid}
+            exits.REFUSED, "already_running", error.fact, error.hint, {"pid": error.pid}
         ) from None
     except (BadConfiguration, UsageError, NoRoom) as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None

@@ -99,9 +99,9 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
         case DaemonLost():
             return Failure(UNCERTAIN, "daemon_lost", message, "start one with: genagentd start")
         case NotReachable():
-            return Failure(NOT_REACHABLE, "not_reachable", message)
+            return Failure(NOT_REACHABLE, "not_reachable", error.fact, error.hint)
         case VersionMismatch():
-            return Failure(VERSION_MISMATCH, "version_mismatch", message)
+            return Failure(VERSION_MISMATCH, "version_mismatch", error.fact, error.hint)
         case TooLarge(reason=reason):
             return Failure(USAGE, reason.code, message, "", _details(reason))
         case SendBufferFull():

@@ -75,8 +75,8 @@ class BlockingShell:
         if self.wait(self.talk.welcome, _deadline(timeout_ms)) and not self.talk.ended:
             return self.talk.welcome.value()
         raise NotReachable(
-            f"the daemon at {self._path} did not answer within {timeout_ms} ms; "
-            "look at it with: genagentd status"
+            f"the daemon at {self._path} did not answer within {timeout_ms} ms",
+            hint="look at it with: genagentd status",
         )
 
     # --- what callers use

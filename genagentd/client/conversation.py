@@ -420,8 +420,8 @@ class Conversation:
         self.welcome.fail(
             VersionMismatch(
                 f"this client speaks protocol {MIN_VERSION} to {MAX_VERSION}, and the daemon "
-                f"(genagentd {refused.software}) {refused.min_version} to {refused.max_version}; "
-                "stop the daemon and start one of this version: genagentd stop; genagentd start"
+                f"(genagentd {refused.software}) {refused.min_version} to {refused.max_version}",
+                hint="stop it and start one of this version: genagentd stop; genagentd start",
             )
         )
 

@@ -57,8 +57,8 @@ class LoopedShell:
         if await self.wait(self.talk.welcome, timeout_ms) and not self.talk.ended:
             return self.talk.welcome.value()
         raise NotReachable(
-            f"the daemon at {self._path} did not answer within {timeout_ms} ms; "
-            "look at it with: genagentd status"
+            f"the daemon at {self._path} did not answer within {timeout_ms} ms",
+            hint="look at it with: genagentd status",
         )
 
     def _opened(self) -> None:

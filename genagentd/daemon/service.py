@@ -42,9 +42,8 @@ class AlreadyRunning(GenAgentError):
     def __init__(self, places: Places, holder: lock.Holder | None) -> None:
         self.pid = None if holder is None else holder.pid or None
         who = f"pid {self.pid or 'unknown'}"
-        super().__init__(
-            f"a daemon is already running in {places.run} ({who}); stop it with: genagentd stop"
-        )
+        self.hint = "stop it with: genagentd stop"
+        super().__init__(f"a daemon is already running in {places.run} ({who}); {self.hint}")
 
 
 def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:

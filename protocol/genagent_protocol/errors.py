@@ -30,7 +30,17 @@ from genagent_protocol.reasons import ExitReason, Failure, PayloadTooLarge, Star
 
 
 class GenAgentError(Exception):
-    """Everything this product raises on purpose. It pickles and copies, attributes and all."""
+    """Everything this product raises on purpose. It pickles and copies, attributes and all.
+
+    `hint` is what to do, where a message ends with that; `fact` is the message without it.
+    """
+
+    hint = ""
+
+    @property
+    def fact(self) -> str:
+        """What happened, without what to do about it."""
+        return str(self).removesuffix(f"; {self.hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         # The default would call __init__ with the finished message, which is not what it takes.
@@ -146,9 +156,17 @@ class DaemonLost(CallError):
 class NotReachable(GenAgentError):
     """No daemon answers there. Nothing was sent, and nothing will run when one comes up."""
 
+    def __init__(self, fact: str, *, hint: str = "") -> None:
+        self.hint = hint
+        super().__init__(f"{fact}; {hint}" if hint else fact)
+
 
 class VersionMismatch(GenAgentError):
     """Client and daemon share no version of the protocol; nothing was executed."""
+
+    def __init__(self, fact: str, *, hint: str = "") -> None:
+        self.hint = hint
+        super().__init__(f"{fact}; {hint}" if hint else fact)
 
 
 class WireError(GenAgentError):

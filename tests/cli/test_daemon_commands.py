@@ -60,6 +60,7 @@ def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None
     }
     raced = ran(place, "genagentd", "run", "--json")
     assert (raced.code, raced.error) == (4, "already_running")
+    assert raced.json["error"]["hint"] == "stop it with: genagentd stop"
 
     stopped = ran(place, "genagentd", "stop", "--json").json
 
@@ -432,7 +433,7 @@ def test_a_daemon_of_another_version_answers_the_core_and_nothing_else(
         status = genagentd("status", "--json")
 
     assert (refused.code, refused.error) == (8, "version_mismatch")
-    assert "genagentd stop" in refused.json["error"]["message"]
+    assert "genagentd stop" in refused.json["error"]["hint"]
     assert status.json["software"] == "fake"
     assert (status.json["agents"], status.json["failed"]) == (0, None)
 

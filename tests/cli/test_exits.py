@@ -90,6 +90,17 @@ def test_the_table(error: GenAgentError, exit_code: int, code: str) -> None:
     assert str(failure)
 
 
+@pytest.mark.parametrize("error", [NotReachable, VersionMismatch])
+def test_what_to_do_is_the_hint_and_not_said_twice(
+    error: type[NotReachable | VersionMismatch],
+) -> None:
+    """A program shows the hint or leaves it out; whoever uses the library reads both."""
+    failure = failure_of(error("nobody is there", hint="start one"))
+
+    assert (failure.message, failure.hint) == ("nobody is there", "start one")
+    assert str(error("nobody is there", hint="start one")) == "nobody is there; start one"
+
+
 def test_the_numbers_of_a_refusal_are_in_its_details() -> None:
     """Scripts need not parse a sentence."""
     details = failure_of(Refused("m", OVERLOADED)).details

@@ -15,6 +15,7 @@ from genagent_protocol.errors import (
     DaemonLost,
     GenAgentError,
     InvalidTransition,
+    NotReachable,
     ProcessDown,
     Refused,
     SendBufferFull,
@@ -94,6 +95,18 @@ def test_an_error_survives_pickle_and_copy(error: GenAgentError) -> None:
         assert type(again) is type(error)
         assert str(again) == str(error)
         assert vars(again) == vars(error)
+
+
+def test_an_error_keeps_what_happened_apart_from_what_to_do() -> None:
+    """Also behind the way between processes."""
+    found = pickle.loads(pickle.dumps(NotReachable("nobody is there", hint="start one")))
+
+    assert (str(found), found.fact) == ("nobody is there; start one", "nobody is there")
+    assert found.hint == "start one"
+    assert (GenAgentError("it is over").fact, GenAgentError("it is over").hint) == (
+        "it is over",
+        "",
+    )
 
 
 def test_an_error_says_one_whole_thought_with_its_facts() -> None:
