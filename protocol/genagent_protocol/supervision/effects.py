@@ -217,7 +217,8 @@ EventName = Literal[
 class Emit:
     """Report for operators: identities, reasons and durations, never content.
 
-    `agent.*` and `channel.*` carry `agent` (the name) and `incarnation`.
+    `agent.*` and `channel.*` carry `agent` (the name) and `incarnation`; `agent.started` and
+    `agent.down` carry `pid`, too.
     """
 
     event: EventName

@@ -132,7 +132,7 @@ def ready(draft: Draft, fact: AgentReady) -> None:
     child = draft.disarm(child, ("start", "missed"))
     child = draft.put_life(child, replace(living(child), ready=True))
     child = draft.put(replace(child, proven=True, starter=None))
-    draft.emit("agent.started", child)
+    draft.emit("agent.started", child, pid=life.pid)
     handle = handle_of(draft.table, child)
     assert handle is not None
     draft.answer(starter, Started(handle))
@@ -283,7 +283,7 @@ def _end(draft: Draft, child: Child) -> None:
     # Why an unborn process ended is the error of its start.
     draft.order(Dispose(life.incarnation, None if life.status is None else reason))
     if life.status is not None:
-        draft.emit("agent.down", child, reason=reason.text)
+        draft.emit("agent.down", child, pid=life.pid, reason=reason.text)
     if error is not None:
         draft.emit("agent.start_failed", child, error=error.kind)
     draft.table = replace(draft.table, keys=draft.table.keys.without(life.incarnation.number))
