@@ -353,7 +353,9 @@ class Daemon:
         if life is None:
             return
         life.unresponsive = True
-        self.shell.emit("agent.unresponsive", FrozenDict(agent=life.start.name))
+        self.shell.emit(
+            "agent.unresponsive", FrozenDict(agent=life.start.name, incarnation=incarnation.text)
+        )
 
     def _answered(self, incarnation: Incarnation) -> None:
         life = self.shell.lives[incarnation]
@@ -361,7 +363,9 @@ class Daemon:
         self._pings.disarm(incarnation)
         if life.unresponsive:
             life.unresponsive = False
-            self.shell.emit("agent.responsive", FrozenDict(agent=life.start.name))
+            self.shell.emit(
+                "agent.responsive", FrozenDict(agent=life.start.name, incarnation=incarnation.text)
+            )
 
     def dump(self) -> None:
         """Write what is known of the daemon and of each agent into the log; no payload."""

@@ -17,7 +17,7 @@ from typing import Any, assert_never
 
 from genagent_protocol import answers, envelopes
 from genagent_protocol.plain import FrozenDict, Plain
-from genagent_protocol.reasons import ExitReason
+from genagent_protocol.reasons import NORMAL, SHUTDOWN, ExitReason
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
@@ -34,6 +34,8 @@ from genagentd.daemon.switchboard import Sender, Switchboard
 from genagentd.environment import agent_environment
 from genagentd.paths import Places
 
+#: What the machine reports that an operator should look at, besides an end that nobody wanted.
+WARNED = frozenset({"agent.killed", "agent.failed", "agent.unresponsive"})
 #: How long the daemon's end waits for killed processes to be dead.
 LAST_SWEEP_S = 5.0
 
@@ -142,7 +144,12 @@ class Shell:
                 self.lives[effect.incarnation].drain_now()
             case effects.ReportUnresolved():
                 for ref in effect.refs:
-                    report("request.unresolved", agent=self._name(effect.incarnation), ref=ref.text)
+                    report(
+                        "request.unresolved",
+                        agent=self._name(effect.incarnation),
+                        incarnation=effect.incarnation.text,
+                        ref=ref.text,
+                    )
             case effects.WarnOfUnknown(who):
                 warn("requests.unknown", agent=self._name(who), incarnation=who.text)
             case effects.Dispose():
@@ -231,7 +238,7 @@ class Shell:
 
     def emit(self, event: str, metadata: FrozenDict) -> None:
         """Write one line about it and tell whoever watches telemetry."""
-        report(event, **metadata)
+        (warn if _wants_a_look(event, metadata) else report)(event, **metadata)
         if self._board.telemetry_watched:
             agent = metadata.get("agent")
             record = envelopes.Telemetry(event=event, agent=agent, metadata=metadata)
@@ -244,3 +251,8 @@ class Shell:
         left = await self._orphans.settled(LAST_SWEEP_S)
         if left:
             warn("orphans.left", pids=left)
+
+
+def _wants_a_look(event: str, metadata: FrozenDict) -> bool:
+    ended_well = metadata.get("reason") in (NORMAL.text, SHUTDOWN.text)
+    return event in WARNED or (event == "agent.down" and not ended_well)

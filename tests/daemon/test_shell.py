@@ -254,3 +254,29 @@ async def test_a_name_of_any_depth_is_told_to_who_watches() -> None:
     shell.emit("agent.starting", FrozenDict(agent=name, attempt=1))
 
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "reason", "level"),
+    [
+        ("agent.down", "normal", "report"),
+        ("agent.down", "shutdown", "report"),
+        ("agent.down", "signal:11", "warn"),
+        ("agent.killed", None, "warn"),
+        ("agent.failed", None, "warn"),
+        ("agent.restarting", None, "report"),
+    ],
+)
+def test_what_somebody_should_look_at_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, event: str, reason: str | None, level: str
+) -> None:
+    """Who searches for warnings finds each end that nobody asked for."""
+    levels: list[str] = []
+    for name in ("report", "warn"):
+        monkeypatch.setattr(shells, name, lambda _event, name=name, **_facts: levels.append(name))
+    shell = Performing(set())
+    shell._board = SimpleNamespace(telemetry_watched=False)  # type: ignore[assignment]  # no client
+
+    shell.emit(event, FrozenDict(agent="a", reason=reason))
+
+    assert levels == [level]

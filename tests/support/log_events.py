@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from genagentd.daemon.shell import WARNED
+
 ROOT = Path(__file__).parents[2]
 DAEMON = ("genagentd/daemon", "protocol/genagent_protocol/supervision")
 AGENT = ("genagentd/agent",)
@@ -48,6 +50,10 @@ def of_daemon() -> Found:
             if called == _ABOUT_AN_AGENT:
                 fields |= {"agent", "incarnation"}
             _note(found, place, call, fields, _DAEMON_CALLS[called.rpartition(".")[2]])
+    # What is emitted gets its level by its name, and an end by its reason.
+    for name in WARNED:
+        found.events[name].levels = {"warning"}
+    found.events["agent.down"].levels = {"info, warning"}
     return found
 
 
