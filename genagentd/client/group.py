@@ -25,6 +25,7 @@ class _Numbered:
     _number: int | None = None
     #: What was its number, until it is known that none of its agents is left.
     _closing: int | None = None
+    _left: bool = False
 
     @property
     def number(self) -> int:
@@ -34,7 +35,7 @@ class _Numbered:
             UsageError: it is not open.
         """
         if self._number is None:
-            raise UsageError("this group is not open: enter it first")
+            raise UsageError(self._not_open)
         return self._number
 
     def number_to_start_in(self) -> int:
@@ -44,11 +45,17 @@ class _Numbered:
             StartFailed: `group_not_running`; nothing was started.
         """
         if self._number is None:
-            error = StartError(
-                kind="group_not_running", message="this group is not open: enter it first"
-            )
+            error = StartError(kind="group_not_running", message=self._not_open)
             raise StartFailed(f"start_agent: {error}", error)
         return self._number
+
+    @property
+    def _not_open(self) -> str:
+        if self._closing is not None:
+            return "this group is not open any more: it is closing"
+        if self._left:
+            return "this group was closed: enter it again, which begins an empty one"
+        return "this group is not open: enter it first"
 
     def _to_open(self) -> bool:
         """Whether it has to be opened.
@@ -67,7 +74,7 @@ class _Numbered:
         out of time can wait for it once more.
         """
         if self._number is not None:
-            self._closing, self._number = self._number, None
+            self._closing, self._number, self._left = self._number, None, True
         return self._closing
 
 

@@ -404,10 +404,12 @@ def test_stop_reaches_only_the_group_it_is_told(client: Client) -> None:
 def test_a_group_that_is_not_open_starts_nothing(client: Client) -> None:
     """Before, after, and on another client's connection."""
     group = client.group()
-    for _ in range(2):
-        with pytest.raises(StartFailed) as error:
+    for said in ("is not open", "was closed"):
+        with pytest.raises(StartFailed, match=said) as error:
             group.start_agent(None, name="a", backend="echo")
         assert error.value.reason.kind == "group_not_running"
+        with pytest.raises(UsageError, match=said):
+            group.stop("a")
         with group:
             pass
     assert client.list() == ()
