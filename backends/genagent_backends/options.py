@@ -143,12 +143,15 @@ def _read_one(
                 return refuse("invalid_option", name, f"option {name} {error}")
 
 
-def _hint(name: str, options: Iterable[str]) -> str:
+def _hint(name: str, options: Mapping[str, Declared]) -> str:
     # Only a refusal needs it, and every agent process would pay for the import.
     from difflib import get_close_matches
 
     near = get_close_matches(name, list(options), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    if near:
+        return f"; did you mean {near[0]}?"
+    known = sorted(each for each, how in options.items() if isinstance(how, Option))
+    return f"; there are {', '.join(known)}" if known else ""
 
 
 # -- checks ------------------------------------------------------------------------------------

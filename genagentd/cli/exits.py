@@ -78,12 +78,14 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
     match error:
         case StartFailed(reason=reason):
             exit_code = _START_REFUSALS.get(reason.kind, FAILED)
-            return Failure(exit_code, reason.code, message, _freed(reason, agent), _details(reason))
+            hint = _start_hint(reason, agent)
+            return Failure(exit_code, reason.code, message, hint, _details(reason))
         case Refused(reason=reason):
             exit_code = _REFUSALS.get(reason.code, REFUSED)
             if reason.code == "not_found" and agent:
                 message = f"{command}: no agent is named {agent}"
-            return Failure(exit_code, reason.code, message, _hint(reason.code), _details(reason))
+            hint = _refusal_hint(reason.code, agent or "NAME")
+            return Failure(exit_code, reason.code, message, hint, _details(reason))
         case TurnFailed(reason=reason):
             hint = _log_hint(agent, "what code of the agent's own raised or returned is in its log")
             hint = hint if reason.code in _ITS_OWN_CODE else ""
@@ -118,19 +120,35 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
 _ITS_OWN_CODE = ("pre_turn_skipped", "pre_turn_crashed", "pre_turn_invalid", "task_crashed")
 
 
-def _freed(reason: StartError, agent: str) -> str:
-    """Return what to do about a name that is taken."""
-    if reason.kind != "already_started":
-        return ""
-    return f"take another name, or free this one with: genagent stop {agent or 'NAME'}"
+def _start_hint(reason: StartError, agent: str) -> str:
+    """Return what to do about a start whose error does not say that itself."""
+    match reason.kind:
+        case "already_started":
+            return f"take another name, or free this one with: genagent stop {agent or 'NAME'}"
+        case "exited":
+            return _log_hint(agent, "what it printed is in its log")
+        case "bad_directory":
+            return "name a directory that the daemon can enter with: --cwd DIR"
+        case _:
+            return ""
 
 
 def _log_hint(agent: str, why: str = "its log may say more") -> str:
     return f"{why}: genagent logs {agent}" if agent else ""
 
 
-def _hint(code: str) -> str:
-    return "see which there are with: genagent list" if code == "not_found" else ""
+def _refusal_hint(code: str, agent: str) -> str:
+    match code:
+        case "not_found":
+            return "see which there are with: genagent list"
+        case "halted":
+            return f"let it go on with: genagent resume {agent}"
+        case "busy":
+            return f"wait for the turn that runs, or stop it with: genagent interrupt {agent}"
+        case "draining":
+            return "it is ending; see when it is gone with: genagent list"
+        case _:
+            return ""
 
 
 def _details(reason: object) -> dict[str, Any]:

@@ -93,6 +93,15 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
     )
 
 
+def test_an_unknown_option_that_is_like_no_other_is_refused_with_those_that_there_are() -> None:
+    """Whoever guessed has the names then."""
+    answer = read(zzz=1)
+
+    assert isinstance(answer, Failed)
+    assert "there is no option zzz; there are " in str(answer.reason)
+    assert "model" in str(answer.reason)
+
+
 def test_a_malformed_value_is_refused_without_repeating_it() -> None:
     """The value may be a key that was put into the wrong option."""
     answer = read(timeout_ms="sk-secret")

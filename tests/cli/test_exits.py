@@ -101,6 +101,21 @@ def test_what_to_do_is_the_hint_and_not_said_twice(
     assert str(error("nobody is there", hint="start one")) == "nobody is there; start one"
 
 
+@pytest.mark.parametrize(
+    ("error", "leads"),
+    [
+        (Refused("m", HALTED), "genagent resume a"),
+        (Refused("m", DRAINING), "genagent list"),
+        (Refused("m", Reason("busy")), "genagent interrupt a"),
+        (not_started("exited"), "genagent logs a"),
+        (not_started("bad_directory"), "--cwd DIR"),
+    ],
+)
+def test_a_refusal_leads_on(error: GenAgentError, leads: str) -> None:
+    """A code alone leaves a person where they were."""
+    assert leads in failure_of(error, "ask", "a").hint
+
+
 def test_the_numbers_of_a_refusal_are_in_its_details() -> None:
     """Scripts need not parse a sentence."""
     details = failure_of(Refused("m", OVERLOADED)).details

@@ -114,7 +114,8 @@ def start_error(child: Child, life: Life) -> StartError:
     ended = str(exit_reason(life))
     return StartError(
         kind="exited",
-        message=f"the agent {_name(child.terms)} ended before it was ready ({ended})",
+        message=f"the agent {_name(child.terms)} ended before it was ready ({ended}); "
+        "its log has what it printed",
         detail=ended,
     )
 
