@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 import click
 
-from genagent_protocol.errors import GenAgentError, Refused
-from genagent_protocol.reasons import NOT_FOUND
+from genagent_protocol.errors import GenAgentError, Refused, TurnFailed
+from genagent_protocol.reasons import NOT_FOUND, TIMEOUT
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagentd.cli.output import Output
 from genagentd.cli.program import CONTEXT, flags, output
-from genagentd.cli.standing import not_asked
+from genagentd.cli.standing import not_asked, ran_too_long, row_of
 from genagentd.cli.values import name_of, ref_of, seconds, shown
 from genagentd.cli.versions import version_option
 
@@ -49,7 +49,8 @@ def connected(timeout: float | None = None) -> Iterator[Client]:
     """Yield a client of the daemon; connecting may take *timeout* seconds, within bounds.
 
     Raises:
-        Failure: no agent of the given name was found, and the daemon knows why.
+        Failure: no agent of the given name was found, and the daemon knows why; or a turn
+            failed for its length, and the daemon knows the limit.
     """
     from genagentd.client.client import Client
     from genagentd.client.conversation import CONNECT_TIMEOUT_MS
@@ -66,6 +67,12 @@ def connected(timeout: float | None = None) -> Iterator[Client]:
             if known is None:
                 raise
             raise known from refused
+        except TurnFailed as failed:
+            if failed.reason != TIMEOUT:
+                raise
+            agent = output().agent
+            row = row_of(known_rows(client), agent)
+            raise ran_too_long(failed, row, agent) from failed
 
 
 def known_rows(client: Client) -> tuple[AgentRow, ...]:

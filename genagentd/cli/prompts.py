@@ -74,6 +74,8 @@ def poll(name: object, ref: RequestRef) -> int:
     """Say what became of a request: its response, `pending`, or why there is none."""
     with connected() as client:
         known = client.poll(name, ref)
+        if isinstance(known, PollFailed):
+            raise TurnFailed(f"{shown_ref(ref)} failed: {known.reason}", known.reason)
     fields: dict[str, Any] = {"agent": name, "ref": ref.text}
     match known:
         case PollPending():
@@ -82,8 +84,6 @@ def poll(name: object, ref: RequestRef) -> int:
         case PollCompleted(response):
             output().result(response.text, state="completed", **fields, **response_fields(response))
             return exits.OK
-        case PollFailed(reason):
-            raise TurnFailed(f"{shown_ref(ref)} failed: {reason}", reason)
         case NotFound():
             raise Failure(
                 exits.NO_SUCH_AGENT,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from genagent_protocol.answers import AgentRow
-from genagent_protocol.errors import CallTimeout, StartFailed
+from genagent_protocol.errors import CallTimeout, StartFailed, TurnFailed
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure, failure_of
 from genagentd.cli.output import duration, shortened
@@ -60,6 +60,7 @@ def row_fields(row: AgentRow) -> dict[str, Any]:
         "unresponsive_since_ms": row.unresponsive_since_ms,
         "log": row.log,
         "group_owner_pid": row.group_owner_pid,
+        "watchdog_ms": row.watchdog_ms,
     }
 
 
@@ -125,6 +126,19 @@ def taken(error: StartFailed, row: AgentRow | None, agent: str) -> Failure:
 
 def _pid(row: AgentRow) -> str:
     return "" if row.group_owner_pid is None else f" (pid {row.group_owner_pid})"
+
+
+def ran_too_long(error: TurnFailed, row: AgentRow | None, agent: str) -> Failure:
+    """Return how a command fails whose turn was ended by its watchdog, with the limit."""
+    failure = failure_of(error, agent=agent)
+    limit = None if row is None else row.watchdog_ms
+    is_limit = "" if limit is None else f", which is {limit} ms"
+    failure.hint = (
+        f"the turn ran longer than the watchdog_ms of {agent} allows{is_limit}; "
+        "a start with -o watchdog_ms=MS sets another"
+    )
+    failure.details["watchdog_ms"] = limit
+    return failure
 
 
 def silent(late: CallTimeout, row: AgentRow | None, agent: str) -> Failure:

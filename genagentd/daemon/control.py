@@ -320,6 +320,7 @@ class Daemon:
             unresponsive_since_ms=self._silence_ms(life),
             log=self.shell.log_of(child),
             group_owner_pid=self._owner_pid(child.terms.group),
+            watchdog_ms=_watchdog_ms(start),
         )
 
     def _owner_pid(self, group: int | None) -> int | None:
@@ -452,3 +453,9 @@ def _age_ms(child: Child, life: Life | None) -> int:
     if child.life is None:
         return now_ms() - child.ended_at_ms
     return 0 if life is None else now_ms() - life.began_ms
+
+
+def _watchdog_ms(start: requests.StartAgent) -> int | None:
+    """Return how long a turn may last; what a start says of it was checked when it came."""
+    split = limits.split_options(start.options)
+    return None if isinstance(split, StartError) else split[0].watchdog_ms

@@ -167,6 +167,7 @@ class AgentRow:
 
     `reason` is how its latest life ended, `error` why it could not be started again.
     `group_owner_pid` is the process that opened its group, while it is connected.
+    `watchdog_ms` is how long a turn of it may last, None without a limit.
     `age_ms` is the age of its life or, when it is `restarting` or `failed`, of that end.
     `unresponsive_since_ms` is how long ago the oldest unanswered control call was
     sent, by the daemon's clock; it never means death.
@@ -185,6 +186,7 @@ class AgentRow:
     unresponsive_since_ms: int | None = None
     log: str | None = None
     group_owner_pid: int | None = None
+    watchdog_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from genagent_protocol.supervision.terms import RestartPolicy
 from genagentd.client.client import Client
 from genagentd.paths import Places
 from support import fleet
-from support.commands import Command, ran
+from support.commands import Command, Ran, ran
 from support.daemons import PrivateDaemon
 from support.waiting import until
 
@@ -89,7 +89,7 @@ def test_what_start_prints_identifies_the_process(genagent: Command) -> None:
     assert row["handle"] == {key: value for key, value in found.items() if key != "ok"}
     assert set(row) == {
         *("name", "state", "handle", "agent", "backend", "group", "age_ms", "restarts"),
-        *("reason", "error", "unresponsive_since_ms", "log", "group_owner_pid"),
+        *("reason", "error", "unresponsive_since_ms", "log", "group_owner_pid", "watchdog_ms"),
     }
 
 
@@ -685,3 +685,23 @@ def test_all_other_clients_are_gone_after_a_command(
 
     with Client(house.run) as client:
         until(lambda: client.daemon_status().clients == 1, "only this client is left")
+
+
+def test_a_turn_that_ran_too_long_names_its_limit(genagent: Command, gates: Gates) -> None:
+    """`timeout` alone reads like the command's own, which was not over."""
+    start_gated(genagent, gates, "watchdog_ms=50")
+
+    asked = genagent("ask", "a", "p", "--json")
+    waited = genagent("tell", "a", "p", "--wait", "--stream", "--json")
+    ref = told(genagent, "p")
+    polled = until(lambda: _failed(genagent, ref), "it failed")
+
+    for ended in (asked, waited, polled):
+        assert (ended.code, ended.error) == (1, "timeout")
+        assert "the watchdog_ms of a allows, which is 50 ms" in ended.json["error"]["hint"]
+        assert ended.json["error"]["details"]["watchdog_ms"] == 50
+
+
+def _failed(genagent: Command, ref: str) -> Ran | None:
+    polled = genagent("poll", "a", ref, "--json")
+    return polled if polled.code == 1 else None

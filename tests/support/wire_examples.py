@@ -360,6 +360,7 @@ ANSWERED: tuple[Reply, ...] = (
                     unresponsive_since_ms=4_000,
                     log="/run/user/1000/genagentd/logs/reviewer.log",
                     group_owner_pid=4711,
+                    watchdog_ms=600_000,
                 ),
                 AgentRow(
                     name="plain",
