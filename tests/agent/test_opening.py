@@ -315,7 +315,7 @@ async def test_a_method_that_is_nearly_a_callback_is_named_in_the_log(
     async with living(f"{HERE}:Misspelled", options={"script": []}):
         pass
 
-    lines = capsys.readouterr().err.splitlines()
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     assert [line for line in lines if line.startswith("callback.unknown")] == [
         f"callback.unknown method={HERE}.Misspelled.handle_evnt meant=handle_event",
         f"callback.unknown method={HERE}.Misspelled.handle_inf meant=handle_info",
