@@ -48,8 +48,9 @@ class ServiceManager:
             self.say("STOPPING=1")
 
     def status(self, agents: int, clients: int) -> None:
-        """Say how many agents and clients there are, if that changed."""
-        status = f"STATUS={agents} agents, {clients} clients"
+        """Say how many agents and clients there are, and that they are to end, if that changed."""
+        ending = "stopping: " if self._stopping else ""
+        status = f"STATUS={ending}{_count(agents, 'agent')}, {_count(clients, 'client')}"
         if status != self._status:
             self._status = status
             self.say(status)
@@ -68,6 +69,10 @@ class ServiceManager:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _address(named: str) -> str:

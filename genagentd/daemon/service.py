@@ -158,6 +158,7 @@ class _Service:
         self._daemon.shell.warm()
         report("ready", pid=os.getpid(), run=str(self._places.run))
         self._manager.say("READY=1")
+        self._tell()
         self._manager.keep_watchdog_fed()
         await self._daemon.shell.finished.wait()
         self._manager.close()

@@ -152,9 +152,12 @@ def test_E036_nobody_below_inherits_the_line_to_the_service_manager(
 def test_status_tells_how_many_there_are(service: PrivateDaemon, manager: ServiceManager) -> None:
     """`systemctl status` shows it."""
     service.start()
+    manager.hear_until("STATUS=0 agents, 0 clients")
     with Client(service.run) as client:
         fleet.start(client, "a")
-        manager.hear_until("STATUS=1 agents, 1 clients")
+        manager.hear_until("STATUS=1 agent, 1 client")
+        os.kill(service.pid, signal.SIGTERM)
+        manager.hear_until("STATUS=stopping: 1 agent, 1 client")
 
 
 def test_a_service_manager_that_does_not_read_holds_up_nothing(
