@@ -13,12 +13,16 @@ from datetime import UTC, datetime
 _SPECIAL = frozenset(" =\\'\"")
 
 
+def moment() -> str:
+    """Return the time of day (UTC) as the daemon's log has it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def log_line(event: str, fields: Mapping[str, object]) -> str:
     """Return the line with its end; fields that are None are left out."""
     said = "".join(f" {key}={_value(value)}" for key, value in fields.items() if value is not None)
     # As the daemon's log has it, so that both can be laid side by side.
-    now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return f"{now} {event}{said}\n"
+    return f"{moment()} {event}{said}\n"
 
 
 def _value(value: object) -> str:

@@ -13,11 +13,14 @@ control group does.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import select
 import signal
 from types import FrameType
 
 from genagentd import kernel
+from genagentd.log_line import moment
 
 #: The signals that the guardian hands on.
 FORWARDED = (
@@ -59,13 +62,16 @@ def guard() -> None:
         # of it, and so is no subreaper of it either.
         guardian = _fork_aside()
         if guardian:
-            os._exit(_outlive(guardian))
+            os._exit(_status(_outlive(guardian)))
     kernel.adopt_orphans()
     daemon = _fork_aside()
     if daemon:
-        status = _outlive(daemon)
+        code = _outlive(daemon)
         end_descendants()
-        os._exit(status)
+        if code < 0 and -code not in _ENDING:
+            # It could not say so itself, and its agents have ended with it.
+            warn("daemon.killed", pid=daemon, signal=-code)
+        os._exit(_status(code))
     # Until it serves there is nothing that would have to end in order, and much that can wait
     # for ever: for a network disk, or for a configuration that is typed in.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
@@ -99,7 +105,7 @@ def listen() -> None:
 
 
 def _outlive(daemon: int) -> int:
-    """Forward signals to *daemon* until it ends, and none after that; return its status."""
+    """Forward signals to *daemon* until it ends, and none after that; return as `_wait_for`."""
 
     pidfd = os.pidfd_open(daemon)
 
@@ -111,14 +117,22 @@ def _outlive(daemon: int) -> int:
     for number in FORWARDED:
         signal.signal(number, forward)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-    status = _wait_for(daemon)
+    code = _wait_for(daemon)
     for number in FORWARDED:
         signal.signal(number, signal.SIG_IGN)
-    return status
+    return code
+
+
+def _status(code: int) -> int:
+    """Return the exit status that stands for *code*, which is negative for a signal."""
+    return code if code >= 0 else 128 - code
 
 
 def _wait_for(daemon: int) -> int:
-    """Reap everything that ends below us until *daemon* does; return its exit status."""
+    """Reap everything that ends below us until *daemon* does.
+
+    Return its exit status, or the number of the signal that ended it as a negative one.
+    """
     while True:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         for child in kernel.children(os.getpid()):
@@ -127,8 +141,7 @@ def _wait_for(daemon: int) -> int:
                 continue
             _, raw = os.waitpid(child, 0)
             if child == daemon:
-                code = os.waitstatus_to_exitcode(raw)
-                return code if code >= 0 else 128 - code
+                return os.waitstatus_to_exitcode(raw)
 
 
 def end_descendants() -> None:
@@ -165,6 +178,16 @@ def _reaped(pid: int) -> bool:
 def _name_left(pid: int) -> None:
     user = kernel.user_of(pid)
     if user is not None:
-        line = f'{{"pid": {pid}, "uid": {user}, "event": "orphan.immune", "level": "warning"}}\n'
-        with contextlib.suppress(OSError):
-            os.write(2, line.encode())
+        warn("orphan.immune", pid=pid, uid=user)
+
+
+def warn(event: str, **facts: object) -> None:
+    """Write one line, as the daemon's log has it, where that log went when the daemon began."""
+    said = {**facts, "event": event, "level": "warning", "timestamp": moment()}
+    # What nobody reads, and a terminal that is not ours, must not keep us from ending.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        there = select.poll()
+        there.register(2, select.POLLOUT)
+        if there.poll(0):
+            os.write(2, f"{json.dumps(said)}\n".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -59,6 +60,31 @@ def test_a_killed_daemon_leaves_nothing_in_sessions_of_its_own() -> None:
 
     assert guardian.wait(30) == 128 + signal.SIGKILL
     assert [pid for pid in (daemon, tool, hidden) if _runs(pid)] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_what_ended_a_daemon_that_could_not_say_so_is_in_its_log(
+    capfd: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """Its log would go on with the next start, and nothing would tell why."""
+    guardian, (daemon, *_) = _guarded("wait")
+
+    os.kill(daemon, number)
+
+    assert guardian.wait(30) == 128 + number
+    [line] = capfd.readouterr().err.splitlines()
+    said = json.loads(line)
+    assert said.pop("timestamp")
+    expected = {"event": "daemon.killed", "pid": daemon, "signal": number, "level": "warning"}
+    assert said == expected
+
+
+def test_a_daemon_that_exits_has_said_why_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    """Two lines about one end would make two of it."""
+    guardian, _ = _guarded("exit")
+
+    assert guardian.wait(30) == 7
+    assert capfd.readouterr().err == ""
 
 
 def test_a_caller_that_ignores_the_end_of_children_does_not_blind_the_guardian() -> None:
