@@ -124,6 +124,14 @@ def fork_beside() -> int:
     return pid
 
 
+def wake_in_silence() -> None:
+    """Have nothing printed where more signals come than the loop takes; it wakes all the same.
+
+    Call it behind asyncio's own `add_signal_handler`, which asks for a traceback each time.
+    """
+    signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
+
+
 def stat(pid: int) -> Stat | None:
     """Return what `/proc` says about *pid*, or None if there is no such process."""
     try:

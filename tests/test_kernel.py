@@ -352,6 +352,30 @@ def test_who_asked_for_it_dies_with_its_parent() -> None:
         until(lambda: not kernel.is_alive(child, ticks), "the child is dead")
 
 
+def test_more_signals_than_a_loop_takes_are_no_tracebacks() -> None:
+    """A callback that has hundreds of processes end is enough, and the loop wakes all the same."""
+    code = """\
+        import asyncio, signal
+        from genagentd import kernel
+
+        async def main():
+            woken = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, woken.set)
+            kernel.wake_in_silence()
+            for _ in range(2_000):
+                signal.raise_signal(signal.SIGCHLD)
+            await woken.wait()
+            print("woken")
+
+        asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("woken\n", "")
+
+
 def test_what_the_kernel_refuses_is_an_error_with_its_name() -> None:
     """Silence would leave orphans behind later."""
     with pytest.raises(OSError, match="prctl"):

@@ -72,6 +72,7 @@ class Beginning:
         self.loop.set_exception_handler(_complain)
         # Whoever ends below us may be one that we adopted; the agent's own are its own business.
         self.loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
+        kernel.wake_in_silence()
         self.life = Life(socket_path, os.getppid())
 
     def be_found(self) -> None:

@@ -176,6 +176,7 @@ class _Service:
         loop.add_signal_handler(signal.SIGHUP, self._asked_to_reload)
         loop.add_signal_handler(signal.SIGUSR1, self._daemon.dump)
         loop.add_signal_handler(signal.SIGCHLD, self._daemon.shell.sweep)
+        kernel.wake_in_silence()
         guardian.listen()
 
     def _asked_to_end(self, number: signal.Signals) -> None:

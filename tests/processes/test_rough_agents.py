@@ -192,6 +192,21 @@ def test_a_process_without_its_first_thread_is_not_dead(client: Client) -> None:
     assert client.at(handle).notify(None) == "not_alive"
 
 
+def test_many_processes_that_end_in_one_callback_leave_the_log_alone(client: Client) -> None:
+    """Each end is a signal, and more of them than a loop has room for are one all the same."""
+    client.start_agent(
+        "support.rude_agents:StartsManyProcesses", name="a", backend="echo", cwd=fleet.HERE
+    )
+
+    for _ in range(2):
+        assert client.ask("a", "hello").text == "hello"
+        client.status("a")
+
+    (row,) = client.list()
+    assert row.log is not None
+    assert "wakeup" not in Path(row.log).read_text()
+
+
 def _unresponsive(client: Client) -> AgentRow | None:
     (row,) = client.list()
     return None if row.unresponsive_since_ms is None else row

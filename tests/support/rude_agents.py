@@ -126,6 +126,15 @@ class Reaps(Quiet):
         return NoReply(state)
 
 
+class StartsManyProcesses(Quiet):
+    """Starts and waits for more programs in one callback than a loop takes signals."""
+
+    def handle_response(self, ref: RequestRef, response: Response, state: None) -> NoReply[None]:
+        for _ in range(400):
+            subprocess.run(["true"], check=True)
+        return NoReply(state)
+
+
 class LosesItsFirstThread(Quiet):
     """Ends its first thread, and with that what hears anybody; another one goes on."""
 
