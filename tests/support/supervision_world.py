@@ -124,13 +124,6 @@ class Process:
         """Whether its channel is still being read."""
         return self.born and not self.drained and not self.over
 
-    @property
-    def account(self) -> type[ReportUnresolved | WarnOfUnknown] | None:
-        """What has to be written down about its requests, once, before it is disposed of."""
-        if self.leaves is None:
-            return WarnOfUnknown if self.asked else None
-        return ReportUnresolved if self.leaves else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
@@ -414,17 +407,27 @@ def _order(
             left = [w for w in world.watches if w[2] == who]
             assert not left, f"disposed before the DOWN of {left}"
             assert not [t for t in world.armed if t.incarnation == who]
-            assert process.accounted == (process.account is not None), "requests that nobody named"
+            assert process.accounted == (_due(world, process) is not None), (
+                "requests that nobody named"
+            )
             return world.update(who, replace(process, over=True))
         case _:
             assert_never(effect)
+
+
+def _due(world: World, process: Process) -> type[ReportUnresolved | WarnOfUnknown] | None:
+    """Return what has to be written down about its requests, once, before it is disposed of."""
+    if process.leaves is None:
+        ended_with_us = world.shutdowns and process.ready and process.killed
+        return WarnOfUnknown if process.asked or ended_with_us else None
+    return ReportUnresolved if process.leaves else None
 
 
 def _account(world: World, effect: ReportUnresolved | WarnOfUnknown) -> World:
     process = world.process(effect.incarnation)
     assert process.drained, "accounted for before its last word was heard"
     assert process.status is not None, "accounted for while it may still answer"
-    assert process.account is type(effect), f"{effect} of {process}"
+    assert _due(world, process) is type(effect), f"{effect} of {process}"
     assert not isinstance(effect, ReportUnresolved) or effect.refs == process.leaves
     assert not process.accounted, "told twice"
     return world.update(effect.incarnation, replace(process, accounted=True))

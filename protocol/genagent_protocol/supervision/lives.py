@@ -308,9 +308,14 @@ def _account(draft: Draft, life: Life) -> None:
     """Name the requests that got no outcome because it ended, or say that nobody can."""
     if life.leaves:
         draft.order(ReportUnresolved(life.incarnation, life.leaves))
-    elif life.leaves is None and life.asked is not None:
+    elif life.leaves is None and (life.asked is not None or _unasked(draft, life)):
         # It was killed before it could say so: frozen, or holding its interpreter.
         draft.order(WarnOfUnknown(life.incarnation))
+
+
+def _unasked(draft: Draft, life: Life) -> bool:
+    """Whether the daemon ended a life that could not be asked for its last words."""
+    return life.ready and life.killed and draft.table.shutdown is not None
 
 
 def _restart(draft: Draft, child: Child, life: Life) -> None:

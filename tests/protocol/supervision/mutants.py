@@ -400,6 +400,13 @@ MUTANTS: tuple[Mutant, ...] = (
         CLOSURE,
     ),
     _mutant(
+        "nobody accounts for whom the daemon's end could not ask",
+        lives._unasked,
+        "return life.ready and life.killed and draft.table.shutdown is not None",
+        "return False",
+        CLOSURE,
+    ),
+    _mutant(
         "who wishes for the end as well cuts turns off",
         endings.shut_down,
         "if fact.forced:\n            settling",

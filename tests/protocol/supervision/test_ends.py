@@ -287,6 +287,15 @@ def test_requests_without_an_outcome_are_named_by_the_last_word_of_their_agent(
     assert told == [SendDown, *map(type, account), Dispose]
 
 
+def test_who_could_not_be_asked_when_the_daemon_ended_is_accounted_for_too() -> None:
+    """Its channel was gone: nobody could ask, and its requests end with it all the same."""
+    daemon = watched()
+
+    daemon.tell(drained(), ShutdownRequested(grace_ms=9), passes("shutdown", None))
+
+    assert WarnOfUnknown(life(1)) in daemon.tell(dies())
+
+
 def test_what_a_dying_agent_says_last_is_heard_before_it_is_accounted_for() -> None:
     """The kernel is often faster than the channel."""
     daemon = watched()
