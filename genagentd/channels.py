@@ -29,6 +29,8 @@ from genagentd.sockets import Event, News, Side, Socket
 BATCH = 256
 #: And at most for so long: what one peer says may be dear to hear.
 SLICE_S = 0.002
+#: Before it is tried again to reach who is there and was missed.
+AGAIN_S = 0.01
 _ALL = 2**62
 
 
@@ -305,6 +307,10 @@ class Connection(_Looped):
         return self._send(header, body)
 
 
+def _left_ms(deadline: float) -> int:
+    return max(math.ceil((deadline - time.monotonic()) * 1000), 0)
+
+
 class BlockingConnection:
     """A connection for code without a loop: whoever calls `take` reads for all.
 
@@ -317,29 +323,38 @@ class BlockingConnection:
         Raises:
             NotReachable: nothing listens there, or it did not answer in time.
         """
-        deadline = time.monotonic() + timeout_ms / 1000
-        probe(path, timeout_ms)
-        self._socket = Socket(Side.ONE, News.OPEN | News.ENDED)
         self.bad_frames = 0
         self.open = False
         self.closed = False
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not self._shaken(path, timeout_ms, deadline):
+            # Who listened has ended, or let nobody more in; whoever does now is another try.
+            time.sleep(AGAIN_S)
         #: What becomes readable when `take` may find something. Edge-triggered: wait for
         #: them only after `take`, and take again after every send.
         self.descriptors = self._socket.descriptors
-        self._socket.connect(path)
-        self._shake_hands(path, timeout_ms, deadline)
 
-    def _shake_hands(self, path: str, timeout_ms: int, deadline: float) -> None:
-        # The daemon does not speak first, so the only news can be the handshake.
-        left_ms = math.ceil((deadline - time.monotonic()) * 1000)
-        if self._socket.has_news(max(left_ms, 0)):
+    def _shaken(self, path: str, timeout_ms: int, deadline: float) -> bool:
+        """Try once; False if it was missed.
+
+        Raises:
+            NotReachable: as the constructor says.
+        """
+        probe(path, _left_ms(deadline))
+        self._socket = Socket(Side.ONE, News.OPEN | News.MISSED | News.ENDED)
+        try:
+            self._socket.connect(path)
+            # The daemon does not speak first, so there can be no news but these.
+            if not self._socket.has_news(_left_ms(deadline)):
+                raise NotReachable(
+                    f"the daemon at {path} did not shake hands within {timeout_ms} ms",
+                    hint="look at it with: genagentd status",
+                )
             self._watch()
-        if not self.open:
-            self.close()
-            raise NotReachable(
-                f"the daemon at {path} did not shake hands within {timeout_ms} ms",
-                hint="look at it with: genagentd status",
-            )
+        finally:
+            if not self.open:
+                self._socket.close(0)
+        return self.open
 
     def _watch(self) -> None:
         """Take the news: the handshake, and once, that the peer is gone."""

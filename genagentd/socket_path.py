@@ -76,6 +76,19 @@ def probe(path: str, within_ms: int = 0) -> None:
         _check_owner(tried, path)
 
 
+def unanswered(path: str, timeout_ms: int, *, ended: bool) -> NotReachable:
+    """Return the error of a daemon that listened at *path* and did not introduce itself in time."""
+    if ended:
+        return NotReachable(
+            f"the daemon at {path} ended before it answered",
+            hint="start one with: genagentd start",
+        )
+    return NotReachable(
+        f"the daemon at {path} did not answer within {timeout_ms} ms",
+        hint="look at it with: genagentd status",
+    )
+
+
 def _connect(tried: socket.socket, path: str, within_ms: int) -> None:
     """Connect; raises BlockingIOError if as many wait to be let in as may, for *within_ms*."""
     if within_ms > 0:

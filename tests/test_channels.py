@@ -24,6 +24,7 @@ from genagentd.channels import BATCH, BlockingConnection, Connection, Listener
 from genagentd.connections import Connections
 from genagentd.socket_path import MAX_PATH_BYTES, check_path, listener_pid, probe
 from genagentd.sockets import Socket
+from support.background import in_background
 from support.backlogs import crowded
 from support.wires import Gone, Wires, received, until
 
@@ -547,6 +548,45 @@ def test_importing_the_look_at_a_path_does_not_load_libzmq() -> None:
 
 
 # --- for code without a loop
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_who_ends_between_a_look_and_the_connection_is_not_waited_for(
+    wires: Wires, looks: int
+) -> None:
+    """Nobody else would say that nothing comes any more: libzmq tries again, in a day."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as ends:
+        ends.bind(wires.path)
+        ends.listen(16)
+
+        def end() -> None:
+            for _ in range(looks):
+                ends.accept()[0].close()
+            os.unlink(wires.path)
+            ends.close()
+
+        ending = in_background(end)
+        with pytest.raises(NotReachable, match="no daemon answers"):
+            BlockingConnection(wires.path, 60_000)
+        ending.result(30)
+
+
+async def test_who_takes_the_place_of_one_that_ended_is_reached(wires: Wires) -> None:
+    """Between a look and the connection there may be another one."""
+    turned_away = socket.socket(socket.AF_UNIX)
+    turned_away.bind(wires.path)
+    turned_away.listen(16)
+    connecting = asyncio.create_task(wires.blocking())
+    for _ in range(3):
+        (await asyncio.to_thread(turned_away.accept))[0].close()
+    os.unlink(wires.path)
+    ear = wires.ear()
+    turned_away.close()
+
+    connection = await connecting
+
+    assert connection.send(b"header", b"hello")
+    await until(lambda: ear.messages, "it was heard")
 
 
 async def test_a_blocking_connection_talks_to_a_listener(wires: Wires) -> None:

@@ -21,13 +21,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from genagent_protocol.envelopes import Welcome
-from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
+from genagent_protocol.errors import CallError, CallTimeout, UsageError
 from genagentd.arrivals import Message as Arrived
 from genagentd.channels import BlockingConnection
 from genagentd.client import calls, forks, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation
 from genagentd.client.waiting import Script, Waiting
+from genagentd.socket_path import unanswered
 
 T = TypeVar("T")
 
@@ -74,10 +75,7 @@ class BlockingShell:
     def _welcomed(self, timeout_ms: int) -> Welcome:
         if self.wait(self.talk.welcome, _deadline(timeout_ms)) and not self.talk.ended:
             return self.talk.welcome.value()
-        raise NotReachable(
-            f"the daemon at {self._path} did not answer within {timeout_ms} ms",
-            hint="look at it with: genagentd status",
-        )
+        raise unanswered(self._path, timeout_ms, ended=self.talk.ended)
 
     # --- what callers use
 

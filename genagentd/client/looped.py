@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from genagent_protocol.envelopes import Welcome
-from genagent_protocol.errors import CallError, CallTimeout, NotReachable, UsageError
+from genagent_protocol.errors import CallError, CallTimeout, UsageError
 from genagentd.arrivals import Message as Arrived
 from genagentd.channels import Connection
 from genagentd.client import calls, forks, liveness
 from genagentd.client.boxes import Box, Matching, Message
 from genagentd.client.conversation import Conversation
 from genagentd.client.waiting import Script, Waiting
-from genagentd.socket_path import probe
+from genagentd.socket_path import probe, unanswered
 
 T = TypeVar("T")
 
@@ -56,10 +56,7 @@ class LoopedShell:
     async def _welcomed(self, timeout_ms: int) -> Welcome:
         if await self.wait(self.talk.welcome, timeout_ms) and not self.talk.ended:
             return self.talk.welcome.value()
-        raise NotReachable(
-            f"the daemon at {self._path} did not answer within {timeout_ms} ms",
-            hint="look at it with: genagentd status",
-        )
+        raise unanswered(self._path, timeout_ms, ended=self.talk.ended)
 
     def _opened(self) -> None:
         self.talk.hello()
