@@ -378,11 +378,12 @@ def _is_ours_alone(group: int) -> bool:
 def open_private(path: Path, flags: int) -> int:
     """Open the file *path*; one that is missing is made, with mode 0600 for any umask.
 
-    This does not look at what is there already. *flags* have O_NOFOLLOW among them.
+    This does not look at what is there already, and follows no link.
 
     Raises:
         OSError: it can be neither opened nor made.
     """
+    flags |= os.O_NOFOLLOW
     while True:
         try:
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
@@ -391,7 +392,11 @@ def open_private(path: Path, flags: int) -> int:
             with contextlib.suppress(FileNotFoundError):
                 return os.open(path, flags)
         else:
-            os.fchmod(fd, 0o600)
+            try:
+                os.fchmod(fd, 0o600)
+            except OSError:
+                os.close(fd)
+                raise
             return fd
 
 

@@ -209,6 +209,8 @@ def _follow(name: Plain, path: Path, file: BinaryIO) -> None:
             new = _opened(path)
             if new is None:
                 return
+            # A file that was moved aside takes room on the disk for as long as it is open.
+            opened.close()
             file = opened.enter_context(new)
 
 
@@ -224,6 +226,8 @@ def _is_there(path: Path, file: BinaryIO) -> bool:
         return path.stat().st_ino == os.fstat(file.fileno()).st_ino
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 def _show_complete(name: Plain, file: BinaryIO) -> None:

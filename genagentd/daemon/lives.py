@@ -176,7 +176,8 @@ class Life:
         asyncio.get_running_loop().call_later(UNWANTED_S, self._cancel_attempt)
 
     def _cancel_attempt(self) -> None:
-        if self._attempt is not None:
+        # With an announced newborn, only the helper's answer is missing; no reason to lose it.
+        if self._attempt is not None and self._watched is None:
             self._attempt.cancel()
 
     def _newborn(self, cwd: str, pipe: BirthPipe, log: Log) -> Newborn:

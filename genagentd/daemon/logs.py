@@ -46,7 +46,11 @@ class Log:
         self._file = open_log(path)
         _forget_oldest(path.parent)
         self._size = os.fstat(self._file).st_size
-        self._pipe, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._pipe, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            os.close(self._file)
+            raise
         os.set_blocking(self.write_fd, True)
         enlarge(self._pipe, PIPE_BYTES)
         self._closed = False
