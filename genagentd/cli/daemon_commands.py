@@ -36,7 +36,6 @@ from genagentd.cli.standing import in_trouble, troubles
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, check_private, make_private, open_log, places
-from genagentd.unusable import NoRoom
 
 if TYPE_CHECKING:
     from genagent_protocol.answers import AgentRow
@@ -104,7 +103,7 @@ def run(config: Path | None, log_format: Any, grace: float | None, start_method:
         raise Failure(
             exits.REFUSED, "already_running", error.fact, error.hint, {"pid": error.pid}
         ) from None
-    except (BadConfiguration, UsageError, NoRoom) as error:
+    except (BadConfiguration, UsageError) as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
 
 
@@ -143,7 +142,9 @@ def start(timeout: float, config: Path | None) -> None:
             if state is not None and not state.draining:
                 break
             if state is not None:
-                ending = holder(where, within_s=0) or listener(where, _left_s(deadline))
+                # Another one may have taken its place already; that one is asked.
+                found = holder(where, within_s=0) or listener(where, _left_s(deadline))
+                ending = found if _pid(found) == state.pid else None
         code = None if begun is None else begun.poll()
         if code not in (None, exits.REFUSED):
             raise _ended(where, code)
@@ -181,7 +182,7 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         make_private(where.state)
         make_private(where.logs)
         log = open_log(where.daemon_log)
-    except (BadConfiguration, UsageError, NoRoom) as error:
+    except (BadConfiguration, UsageError) as error:
         raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", str(error)) from None
     # Safe path: what lies in the directory it runs in must not be imported.
     arguments = [sys.executable, "-P", "-m", "genagentd", "run", *named]
@@ -243,6 +244,8 @@ def _slow(where: Places, begun: int) -> Failure:
     from genagentd.daemon.lock import holder
 
     found = _pid(holder(where, within_s=0))
+    if found is not None and begun not in (found, _parent(found)):
+        found = None  # It is another one's.
     who = f"its guardian is pid {begun}" if found is None else f"pid {found}"
     return Failure(
         exits.PENDING,

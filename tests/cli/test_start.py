@@ -188,18 +188,24 @@ def test_only_who_lives_is_said_to_go_on_starting(
     assert world.begun == len(fates)
 
 
+@pytest.mark.parametrize(("parent", "pid"), [(101, os.getpid()), (1, None)])
 def test_a_slow_daemon_that_has_its_lock_is_named_and_not_its_guardian(
-    genagentd: Command, world: World
+    genagentd: Command,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    parent: int,
+    pid: int | None,
 ) -> None:
-    """Both have the same command line, and `status` names the daemon."""
-
+    """Both have the same command line, and `status` names the daemon; never another one's."""
+    monkeypatch.setattr(daemon_commands, "_parent", lambda _pid: parent)
     world.fates = [world.locks_and_is_slow]
 
     told: Any = genagentd("start", "--timeout", "6", "--json")
 
     assert (told.code, told.error) == (5, "starting")
-    assert f"(pid {os.getpid()})" in told.json["error"]["message"]
-    assert told.json["error"]["details"]["pid"] == os.getpid()
+    who = "its guardian is pid 101" if pid is None else f"pid {pid}"
+    assert f"({who})" in told.json["error"]["message"]
+    assert told.json["error"]["details"]["pid"] == pid
     assert told.json["error"]["details"]["guardian"] == 101
 
 
