@@ -188,7 +188,9 @@ def test_only_who_lives_is_said_to_go_on_starting(
     assert world.begun == len(fates)
 
 
-@pytest.mark.parametrize(("parent", "pid"), [(101, os.getpid()), (1, None)])
+@pytest.mark.parametrize(
+    ("parent", "pid"), [(101, os.getpid()), (1, None)], ids=["ours", "another one"]
+)
 def test_a_slow_daemon_that_has_its_lock_is_named_and_not_its_guardian(
     genagentd: Command,
     world: World,
