@@ -55,18 +55,21 @@ def _descriptors() -> dict[int, str]:
     return found
 
 
-@pytest.fixture
-def wire() -> None:
-    """Have this process's ZeroMQ context; it stays open, and its descriptors are no test's leak.
-
-    Made anew, where a test before lived the life of an agent to its end.
-    """
+def _hold_the_wire() -> None:
     sockets.Socket(sockets.Side.ONE, sockets.News.ENDED).close(0)
+
+
+@pytest.fixture(scope="session")
+def wire() -> None:
+    """Have this process's ZeroMQ context; it stays open, and its descriptors are no test's leak."""
+    _hold_the_wire()
 
 
 @pytest.fixture
 def nothing_left(wire: None) -> Iterator[None]:
     """Fail the test if a process, a thread, a descriptor or a zombie is left behind."""
+    # A test before may have lived the life of an agent to its end, which ends the context.
+    _hold_the_wire()
     gc.collect()
     # A daemon that serves the whole run is there before, with processes of its own.
     children = {*kernel.children(os.getpid()), *living_below(os.getpid())}
