@@ -224,8 +224,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "whoever was killed unasked is said to have been frozen",
         lives._account,
-        " and life.asked is not None",
-        "",
+        "(life.asked is not None or _unasked(draft, life))",
+        "True",
         CLOSURE,
     ),
     _mutant(
