@@ -249,23 +249,29 @@ def _drains(client: Client, name: object) -> bool:
     return client.runtime_snapshot(name).draining
 
 
+def _start_many(client: Client, count: int, **how: Any) -> tuple[list[threading.Thread], list[str]]:
+    """Begin so many starts at once; the list gets why each failed."""
+    failed: list[str] = []
+
+    def start(number: int) -> None:
+        try:
+            fleet.start(client, f"b{number}", **how)
+        except (StartFailed, DaemonLost) as error:
+            failed.append(error.reason.kind if isinstance(error, StartFailed) else "lost")
+
+    starts = [threading.Thread(target=start, args=(number,)) for number in range(count)]
+    for thread in starts:
+        thread.start()
+    return starts, failed
+
+
 @counts(short=6, full=20)
 def test_F033_E016_agents_that_are_starting_do_not_hold_up_the_end(
     daemon: PrivateDaemon, figures: Figures, count: int
 ) -> None:
     """F033, E016: they cannot be asked, so they are killed, and their starters are told why."""
-    ended: list[str] = []
     with Client(daemon.run) as client:
-
-        def start(number: int) -> None:
-            try:
-                fleet.start(client, f"a{number}", agent="SleepsInInit", options={"seconds": 60})
-            except (StartFailed, DaemonLost) as error:
-                ended.append(error.reason.kind if isinstance(error, StartFailed) else "lost")
-
-        starts = [threading.Thread(target=start, args=(number,)) for number in range(count)]
-        for thread in starts:
-            thread.start()
+        starts, ended = _start_many(client, count, agent="SleepsInInit", options={"seconds": 60})
         until(lambda: len(client.list()) == count, "all are starting")
         # Half of them have begun their sleep by now, the others are just being born.
         until(lambda: _sleeping(client) >= count // 2, "half of them sleep")
@@ -298,17 +304,7 @@ def test_F033_E018_a_helper_that_hangs_does_not_hold_up_the_end(
     # Its turn lasts until it is cut, so that there is time to ask twice.
     fleet.begin(client, fleet.start(client, "a", fleet.BUSY))
     os.kill(helper_of(daemon), signal.SIGSTOP)
-    told: list[str] = []
-
-    def start(number: int) -> None:
-        try:
-            fleet.start(client, f"b{number}")
-        except (StartFailed, DaemonLost) as error:
-            told.append(error.reason.kind if isinstance(error, StartFailed) else "lost")
-
-    starting = [threading.Thread(target=start, args=(number,)) for number in range(5)]
-    for thread in starting:
-        thread.start()
+    starting, told = _start_many(client, 5)
     until(lambda: len(client.list()) == 6, "they are starting")
     everything = everything_of(daemon)
     asked = time.monotonic()
