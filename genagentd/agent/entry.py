@@ -23,7 +23,7 @@ from genagent_protocol.envelopes import (
 )
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
-from genagent_protocol.reasons import ExitReason, StartError
+from genagent_protocol.reasons import ORDERLY, ExitReason, StartError
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns.inputs import StopRequested
 from genagentd import kernel
@@ -56,8 +56,6 @@ LAST_STEPS_S = 5
 REASON_TOLD = 70
 #: The status that says: see the log.
 BROKEN = 1
-#: The ends that are told by a status of 0.
-ORDERLY = frozenset({"normal", "shutdown"})
 REGISTRY_LOST = ExitReason("registry_lost")
 
 

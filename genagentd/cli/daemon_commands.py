@@ -146,7 +146,7 @@ def start(timeout: float, config: Path | None) -> None:
                 found = holder(where, within_s=0) or listener(where, _left_s(deadline))
                 ending = found if _pid(found) == state.pid else None
         code = None if begun is None else begun.poll()
-        if code not in (None, exits.REFUSED):
+        if code is not None and code != exits.REFUSED:
             raise _ended(where, code)
         if time.monotonic() >= deadline:
             raise (
@@ -205,7 +205,7 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-def _ended(where: Places, code: int | None) -> Failure:
+def _ended(where: Places, code: int) -> Failure:
     tail = _tail(where.daemon_log)
     return Failure(
         exits.BAD_CONFIGURATION if code == exits.BAD_CONFIGURATION else exits.FAILED,

@@ -17,7 +17,7 @@ from typing import Any, assert_never
 
 from genagent_protocol import answers, envelopes
 from genagent_protocol.plain import FrozenDict, Plain
-from genagent_protocol.reasons import NORMAL, SHUTDOWN, ExitReason
+from genagent_protocol.reasons import ORDERLY, ExitReason
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
@@ -254,5 +254,4 @@ class Shell:
 
 
 def _wants_a_look(event: str, metadata: FrozenDict) -> bool:
-    ended_well = metadata.get("reason") in (NORMAL.text, SHUTDOWN.text)
-    return event in WARNED or (event == "agent.down" and not ended_well)
+    return event in WARNED or (event == "agent.down" and metadata.get("reason") not in ORDERLY)

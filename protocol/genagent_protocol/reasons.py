@@ -318,3 +318,5 @@ SHUTDOWN = ExitReason("shutdown")
 NOPROC = ExitReason("noproc")
 NOCONNECTION = ExitReason("noconnection")
 TURN_STUCK = ExitReason("turn_stuck")
+#: The texts of the ends that an agent came to in order; every other end went wrong.
+ORDERLY = frozenset({NORMAL.text, SHUTDOWN.text})

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from genagent_protocol.plain import printable
-from genagent_protocol.reasons import NOPROC, NORMAL, SHUTDOWN, TURN_STUCK, ExitReason, StartError
+from genagent_protocol.reasons import (
+    NOPROC,
+    NORMAL,
+    ORDERLY,
+    SHUTDOWN,
+    TURN_STUCK,
+    ExitReason,
+    StartError,
+)
 from genagent_protocol.supervision.inputs import Exited, Signalled
 from genagent_protocol.supervision.table import Child, Life
 from genagent_protocol.supervision.terms import RestartPolicy, Terms
@@ -100,7 +108,7 @@ def restart_due(child: Child, life: Life, reason: ExitReason) -> bool:
         case "temporary":
             return False
         case "transient":
-            return not life.ready or reason.text not in (NORMAL.text, SHUTDOWN.text)
+            return not life.ready or reason.text not in ORDERLY
         case "permanent":
             return True
         case _:

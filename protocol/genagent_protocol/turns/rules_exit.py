@@ -20,6 +20,7 @@ from genagent_protocol.answers import Ok
 from genagent_protocol.events import Failed
 from genagent_protocol.reasons import (
     DRAINING,
+    ORDERLY,
     TURN_STUCK,
     AgentTerminated,
     ExitReason,
@@ -34,9 +35,6 @@ from genagent_protocol.turns.rules_settle import conclude, settle, take_waiting
 from genagent_protocol.turns.rules_turn import stop_turn
 from genagent_protocol.turns.rules_work import leave, rejected
 from genagent_protocol.turns.state import Advance, Agent, Ready, Running, Stopping, Waiting
-
-#: The ends that were asked for: the ones that answer asks.
-ORDERLY = frozenset({"normal", "shutdown"})
 
 
 def opened(agent: Agent, answer: Decision | CallbackCrashed) -> Advance:
