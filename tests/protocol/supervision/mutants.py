@@ -296,7 +296,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _mutant(
         "a transient agent that ended well comes back",
         verdicts.restart_due,
-        "return not life.ready or reason.text not in (NORMAL.text, SHUTDOWN.text)",
+        "return not life.ready or reason.text not in ORDERLY",
         "return True",
         "test_restarts.py",
     ),
