@@ -243,6 +243,8 @@ async def _only_its_own(steps: list[str], picks: list[int]) -> None:
     while daemon.owed:
         hear()
         await asyncio.sleep(0)
+    # What was heard last has its consequences in the next turn of the loop.
+    await asyncio.sleep(0)
 
     assert sorted(shown) == sorted(own)
     assert not calls._watches
