@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import importlib
 
+from genagentd.agent.immortal import immortalize
 from genagentd.agent.loading import installed_backends
 from genagentd.agent.rehearsal import rehearse
 
@@ -58,4 +59,5 @@ def share() -> None:
     rehearse()
     gc.collect()
     _kept.extend(_fillers())
+    immortalize()
     gc.freeze()
