@@ -26,6 +26,7 @@ from pathlib import Path
 from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import Incarnation
 from genagentd import kernel, socket_path
+from genagentd.leftovers import own_directory, remove_socket
 from genagentd.socket_path import UnusablePlace, check_path, check_text
 from genagentd.unusable import OTHER, NoRoom, unusable
 
@@ -77,9 +78,14 @@ class Places:
 
     def forget_agent(self, pid: int, started_ticks: int) -> None:
         """Remove the file at which that process was to be found, if it is still there."""
+        name = os.path.basename(self.agent_socket(pid, started_ticks))
         # One that cannot be removed is no reason to keep anything else from going on.
-        with contextlib.suppress(OSError):
-            os.unlink(self.agent_socket(pid, started_ticks))
+        with (
+            contextlib.suppress(OSError),
+            own_directory(self.run) as run,
+            own_directory(Path(self.agents.name), run) as agents,
+        ):
+            remove_socket(name, agents)
 
     @property
     def longest_socket(self) -> str:
@@ -404,13 +410,14 @@ def open_log(path: Path) -> int:
     """Return a descriptor that appends to the log *path*, which is made if it is not there.
 
     Raises:
-        UnusablePlace: the file or its directory is a link, or it is no plain file:
-            what somebody planted there must not choose which file is written.
+        UnusablePlace: the file, its directory or the one above is a link, or it is no plain
+            file: what somebody planted there must not choose which file is written.
         NoRoom: the disk is full, or this process may open no more.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    if path.parent.is_symlink():
-        raise UnusablePlace(f"{path} cannot be used as a log: its directory is a link; remove that")
+    for directory in (path.parent, path.parent.parent):
+        if directory.is_symlink():
+            raise UnusablePlace(f"{path} cannot be used as a log: {directory} is a link; remove it")
     try:
         fd = open_private(path, flags)
     except OSError as error:

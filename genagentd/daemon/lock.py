@@ -56,8 +56,16 @@ class Lock:
 
         Somebody may have removed the directory, and another daemon may live in its successor.
         """
+        return self._is(self._path)
+
+    def is_in(self, directory: int) -> bool:
+        """Whether that is so in the open directory *directory*, wherever its own name leads now."""
+        return self._is(Path(self._path.name), directory)
+
+    def _is(self, path: Path, within: int | None = None) -> bool:
         with contextlib.suppress(OSError):
-            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
+            found = os.stat(path, dir_fd=within, follow_symlinks=False)
+            return os.path.samestat(found, os.fstat(self._fd))
         return False
 
     def renew(self) -> bool:

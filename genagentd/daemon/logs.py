@@ -13,7 +13,9 @@ import contextlib
 import os
 from pathlib import Path
 
+from genagent_protocol.refs import Incarnation, MalformedIdentity
 from genagentd.daemon.children import enlarge
+from genagentd.leftovers import own_directory
 from genagentd.paths import make_all, open_log
 from genagentd.socket_path import UnusablePlace
 from genagentd.unusable import OTHER, unusable
@@ -123,17 +125,28 @@ class Log:
 
 
 def _forget_oldest(directory: Path) -> None:
-    """Keep the logs of the latest incarnations of that name only."""
+    """Keep the logs of the latest incarnations of that name only, and whatever is no log of one."""
     # Somebody may tidy up as well: what is gone already is forgotten.
-    with contextlib.suppress(OSError):
-        found = [(_written(log), log) for log in directory.glob("*.log")]
-        for _, log in sorted(found)[: max(0, len(found) - MAX_LIVES)]:
-            log.unlink(missing_ok=True)
-            log.with_suffix(".log.1").unlink(missing_ok=True)
+    with contextlib.suppress(OSError), own_directory(directory) as opened:
+        names = filter(_is_log, os.listdir(opened))
+        found = sorted((_written(name, opened), name) for name in names)
+        for _, name in found[: max(0, len(found) - MAX_LIVES)]:
+            for each in (name, f"{name}.1"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(each, dir_fd=opened)
 
 
-def _written(log: Path) -> int:
+def _is_log(name: str) -> bool:
+    """Whether a file is called as the log of an incarnation is: nobody else's is called so."""
     try:
-        return log.lstat().st_mtime_ns
+        Incarnation.parse(name.removesuffix(".log"))
+    except MalformedIdentity:
+        return False
+    return name.endswith(".log")
+
+
+def _written(name: str, within: int) -> int:
+    try:
+        return os.stat(name, dir_fd=within, follow_symlinks=False).st_mtime_ns
     except FileNotFoundError:
         return 0

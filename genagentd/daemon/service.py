@@ -16,6 +16,7 @@ import signal
 import stat
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from genagent_protocol.errors import GenAgentError
@@ -27,9 +28,10 @@ from genagentd.daemon.control import Daemon
 from genagentd.daemon.notify import ServiceManager
 from genagentd.daemon.report import configure, keep_log, reopen, report, warn
 from genagentd.entrance import is_leftover
+from genagentd.leftovers import own_directory, remove_socket
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace, check_path
-from genagentd.unusable import NoRoom
+from genagentd.unusable import OTHER, NoRoom, unusable
 
 #: A second signal means force. One that comes so soon is the first one, sent to the whole tree
 #: and handed on by the guardian too.
@@ -66,16 +68,16 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         _meet_nobody(places)
         for directory in (places.agents, places.logs):
             make_private(directory)
-        _remove_stale(places)
+        _remove_stale(places, held)
         _raise_descriptor_limit()
         keep_log(places.daemon_log)
         configure(config.log_format)
         kernel.adopt_orphans()
         code = asyncio.run(_run(places, held, config, reload))
         sockets.end_context()
-        if held.is_there:
-            with contextlib.suppress(UnusablePlace):
-                _remove_stale(places)
+        # What was planted meanwhile is no reason to end otherwise.
+        with contextlib.suppress(UnusablePlace, NoRoom):
+            _remove_stale(places, held)
     return code
 
 
@@ -106,25 +108,44 @@ def _meet_nobody(places: Places) -> None:
         raise AlreadyRunning(places, found)
 
 
-def _remove_stale(places: Places) -> None:
-    """Remove sockets that nobody can hold any more: the lock is ours."""
+def _remove_stale(places: Places, held: lock.Lock) -> None:
+    """Remove sockets that nobody can hold any more: the lock is ours.
+
+    Whatever is no socket stays, and so does all of a directory in which our lock is not.
+    """
+    try:
+        with own_directory(places.run) as run:
+            if held.is_in(run):
+                _remove_own_socket(places, run)
+                _remove_leftovers(places, run)
+    except OSError as error:
+        raise unusable(f"{places.run} cannot be cleaned", error, OTHER) from None
+
+
+def _remove_own_socket(places: Places, run: int) -> None:
+    name = os.path.basename(places.socket)
     with contextlib.suppress(FileNotFoundError):
-        found = os.lstat(places.socket).st_mode
+        found = os.stat(name, dir_fd=run, follow_symlinks=False).st_mode
         if not (stat.S_ISSOCK(found) or stat.S_ISLNK(found)):
             # It may be somebody's: we never made it.
             what = "a directory" if stat.S_ISDIR(found) else "no socket"
             raise UnusablePlace(
                 f"{places.socket} is {what} and has to be the daemon's socket; remove it"
             )
-        os.unlink(places.socket)
+        os.unlink(name, dir_fd=run)
+
+
+def _remove_leftovers(places: Places, run: int) -> None:
     # Whoever was killed while it put an entrance in its place left that one beside it.
-    for path in places.run.glob(".*"):
-        if is_leftover(path.name) and path.is_socket() and not path.is_symlink():
-            path.unlink(missing_ok=True)
+    for name in filter(is_leftover, os.listdir(run)):
+        remove_socket(name, run)
     # Someone may have cleaned up before us, the whole directory included.
-    for path in places.agents.glob("*"):
-        if path.is_symlink() or not path.is_dir():
-            path.unlink(missing_ok=True)
+    with (
+        contextlib.suppress(FileNotFoundError),
+        own_directory(Path(places.agents.name), run) as agents,
+    ):
+        for name in os.listdir(agents):
+            remove_socket(name, agents)
 
 
 def _raise_descriptor_limit() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from genagentd.daemon import logs
 from genagentd.daemon.logs import Log
 from genagentd.paths import make_private
+
+_BOOT = "0123456789abcdef"
 
 
 @pytest.mark.parametrize("removed", ["nothing", "file", "directory"])
@@ -75,24 +78,44 @@ async def test_a_start_outlives_whoever_tidies_up_the_logs_at_the_same_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that was listed may be gone when it is looked at, or when it is removed."""
-    for number in range(logs.MAX_LIVES + 3):
-        (tmp_path / f"{number}.log").touch()
-    lstat, unlink = Path.lstat, Path.unlink
+    for number in range(1, logs.MAX_LIVES + 4):
+        (tmp_path / f"{_BOOT}-{number}.log").touch()
+    stat, unlink = os.stat, os.unlink
 
-    def looked_at(log: Path) -> os.stat_result:
-        if log.name == "0.log":
-            unlink(log, missing_ok=True)
-        return lstat(log)
+    def looked_at(path: Any, **more: Any) -> os.stat_result:
+        if path == f"{_BOOT}-1.log":
+            unlink(tmp_path / path)
+        return stat(path, **more)
 
-    def removed(log: Path, missing_ok: bool = False) -> None:
-        unlink(log, missing_ok=True)
-        unlink(log, missing_ok=missing_ok)
+    def removed(path: Any, **more: Any) -> None:
+        (tmp_path / path).exists() and unlink(tmp_path / path)
+        unlink(path, **more)
 
-    monkeypatch.setattr(Path, "lstat", looked_at)
-    monkeypatch.setattr(Path, "unlink", removed)
-    log = Log(tmp_path / "new.log")
+    monkeypatch.setattr(os, "stat", looked_at)
+    monkeypatch.setattr(os, "unlink", removed)
+    log = Log(tmp_path / f"{_BOOT}-99.log")
     log.handed_over()
     log.close()
 
     assert log.path.exists()
     assert len(list(tmp_path.glob("*.log"))) == logs.MAX_LIVES
+
+
+async def test_of_old_logs_only_those_of_incarnations_are_forgotten(tmp_path: Path) -> None:
+    """Whatever else somebody keeps there is theirs, and counts for nothing."""
+    kept = {"notes.log", f"{_BOOT}-1.txt", f"{_BOOT}-1.log.gz"}
+    for name in kept:
+        (tmp_path / name).touch()
+    for number in range(1, logs.MAX_LIVES + 4):
+        (tmp_path / f"{_BOOT}-{number}.log").touch()
+        (tmp_path / f"{_BOOT}-{number}.log.1").touch()
+
+    log = Log(tmp_path / f"{_BOOT}-99.log")
+    log.handed_over()
+    log.close()
+
+    left = {path.name for path in tmp_path.iterdir()}
+    assert kept <= left
+    lives = left - kept
+    assert len([name for name in lives if name.endswith(".log")]) == logs.MAX_LIVES
+    assert len([name for name in lives if name.endswith(".1")]) == logs.MAX_LIVES - 1

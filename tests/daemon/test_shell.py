@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,7 +115,7 @@ async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_p
     life._watched = SimpleNamespace(pid=7, started_ticks=70)
     gone = Path(places.agent_socket(7, 70))
     gone.parent.mkdir()
-    gone.touch()
+    os.mknod(gone, stat.S_IFSOCK | 0o600)
 
     if broken < 4:
         with pytest.raises(RuntimeError):

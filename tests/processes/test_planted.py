@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from genagentd import Client, StartFailed
+from genagentd.paths import Places
 from support.daemons import PrivateDaemon
 
 pytestmark = pytest.mark.process
@@ -160,3 +163,85 @@ def test_a_removed_lock_does_not_let_a_second_daemon_take_the_socket(daemon: Pri
     assert f"pid {pid}" in second.stderr
     with Client(daemon.run) as client:
         assert client.list() == ()
+
+
+def _treasure(where: Path) -> set[str]:
+    """Fill a directory with what is dear to somebody, sockets too; return what is in it."""
+    where.mkdir(parents=True)
+    (where / "letter").write_text("mine")
+    (where / ".1-1").write_text("mine")
+    (where / "link").symlink_to("letter")
+    for name in ("own.sock", ".2-2"):
+        os.mknod(where / name, stat.S_IFSOCK | 0o600)
+    return {path.name for path in where.iterdir()}
+
+
+@pytest.mark.parametrize("exchanged", ["a", "run"])
+def test_a_directory_that_is_exchanged_for_a_link_costs_nobody_a_file(
+    place: PrivateDaemon, exchanged: str
+) -> None:
+    """What stands behind it was never the daemon's, and its end removed it all the same."""
+    place.start()
+    with Client(place.run) as client:
+        client.start_agent(None, name="a", backend="echo")
+    victim = place.run.with_name(f"{place.run.name}-v")
+    treasure = _treasure(victim / "a" if exchanged == "run" else victim)
+    planted = place.places.agents if exchanged == "a" else place.run
+    aside = planted.with_name(f"{planted.name}.old")
+    if exchanged == "run":
+        # Even one in which the lock is to be found.
+        os.link(place.places.lock, victim / place.places.lock.name)
+    planted.rename(aside)
+    planted.symlink_to(victim)
+    try:
+        assert place.stop() == 0
+
+        filled = victim / "a" if exchanged == "run" else victim
+        assert {path.name for path in filled.iterdir()} == treasure
+    finally:
+        place.stop()
+        planted.unlink()
+        aside.rename(planted)
+        shutil.rmtree(victim)
+
+
+def test_a_file_in_the_place_of_an_agents_socket_stays(place: PrivateDaemon) -> None:
+    """It is removed when the agent has ended; whoever put another one there keeps it."""
+    place.start()
+    with Client(place.run) as client:
+        handle = client.start_agent(None, name="a", backend="echo")
+        path = Path(place.places.agent_socket(handle.pid, handle.started_ticks))
+        path.unlink(missing_ok=True)
+        path.write_text("mine")
+        client.stop("a")
+
+    assert place.stop() == 0
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("named", ["a", "victim"])
+def test_no_agent_is_forgotten_behind_a_link(tmp_path: Path, named: str) -> None:
+    """A socket there with its very name is somebody else's."""
+    places = Places(tmp_path / "run", tmp_path / "run")
+    places.run.mkdir()
+    where = tmp_path / "victim" if named == "victim" else places.agents
+    where.mkdir()
+    if named == "victim":
+        places.agents.symlink_to(where)
+    bound = where / os.path.basename(places.agent_socket(7, 11))
+    os.mknod(bound, stat.S_IFSOCK | 0o600)
+
+    places.forget_agent(7, 11)
+
+    assert bound.exists() == (named == "victim")
+
+
+def test_a_link_for_the_directory_of_all_logs_is_refused(daemon: PrivateDaemon) -> None:
+    """Nothing is appended to, moved aside or forgotten behind it."""
+    elsewhere = daemon.run / "elsewhere"
+    elsewhere.mkdir()
+    daemon.places.logs.rename(daemon.run / "logs.old")
+    daemon.places.logs.symlink_to(elsewhere)
+
+    with Client(daemon.run) as client, pytest.raises(StartFailed, match="is a link"):
+        client.start_agent(None, name="q", backend="echo")
