@@ -200,6 +200,15 @@ def descendants(pid: int) -> Iterator[int]:
         waiting += children(child)
 
 
+def tree_below(pid: int) -> list[Stat]:
+    """Return every descendant of *pid* as it is now, parents before children.
+
+    It is whole before anything is done to it: who kills while it looks loses the children of
+    each that dies at once, and finds them one level at a time where they are adopted.
+    """
+    return [found for below in descendants(pid) if (found := stat(below)) is not None]
+
+
 def open_pidfd(pid: int) -> int | None:
     """Return a pidfd of *pid*, closed on exec, or None if there is no such process."""
     try:

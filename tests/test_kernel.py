@@ -304,6 +304,23 @@ def test_descendants_are_found_however_deep_they_are(monkeypatch: pytest.MonkeyP
     assert looked_at == list(range(depth + 1))
 
 
+def test_a_tree_is_whole_before_anybody_of_it_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who dies hands its children to somebody else, and nobody would find them below it."""
+    below = {pid: [pid + 1] for pid in range(60)}
+
+    def as_it_is(pid: int) -> kernel.Stat:
+        return kernel.Stat(pid, "S", parent=pid - 1, session=pid, threads=1, started_ticks=7)
+
+    monkeypatch.setattr(kernel, "children", lambda pid: below.get(pid, []))
+    monkeypatch.setattr(kernel, "stat", as_it_is)
+    killed = []
+    for found in kernel.tree_below(0):
+        killed.append(found.pid)
+        below.pop(found.pid, None)
+
+    assert killed == list(range(1, 61))
+
+
 def test_children_of_every_thread_are_children() -> None:
     """The kernel lists them by the thread that forked them."""
     started: list[subprocess.Popen[str]] = []

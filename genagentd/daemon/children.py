@@ -124,20 +124,23 @@ class Earlier:
     def spares(self, pid: int) -> bool:
         """Whether the child *pid* is one of those, or of theirs; if it is dead, reap it."""
         found = kernel.stat(pid)
-        if found is None or not self._sessions:
-            return False
-        if (pid, found.started_ticks) not in self._there and found.session not in self._sessions:
+        if found is None or not self.holds(found):
             return False
         if found.ended:
             os.waitpid(pid, os.WNOHANG)
         return True
 
+    def holds(self, found: kernel.Stat) -> bool:
+        """Whether that is one of those, or of theirs."""
+        return (found.pid, found.started_ticks) in self._there or found.session in self._sessions
+
 
 class Orphans:
-    """Ends and reaps every direct child of ours that is not one we know.
+    """Ends every direct child of ours that is not one we know, with all that is below it.
 
-    Such a child was left behind by a dead agent. Killing one may hand us its
-    children, so each reaping looks again; it ends when none is left.
+    Such a child was left behind by a dead agent. Killing one hands us its children, so each
+    reaping looks again; it ends when none is left. They are killed at once all the same:
+    however deep they are nested, no level waits for the one above to be reaped.
 
     Whoever is our child when this is made was begun before us, by a program that became
     this one, and is spared. So is what that leaves behind in the sessions that there were.
@@ -206,10 +209,13 @@ class Orphans:
             return False
         self._dying[pid] = pidfd
         if not self._was_ours(pid) and lives:
-            self._killed += 1
-            if self._killed <= NAMED:
-                report("orphan.killed", pid=pid, command=kernel.command_of(pid))
+            self._say_killed(pid)
         return True
+
+    def _say_killed(self, pid: int) -> None:
+        self._killed += 1
+        if self._killed <= NAMED:
+            report("orphan.killed", pid=pid, command=kernel.command_of(pid))
 
     def _end(self, pid: int) -> None:
         pidfd = kernel.open_pidfd(pid)
@@ -217,24 +223,26 @@ class Orphans:
             return
         self.ended += 1
         self._loop.add_reader(pidfd, self._reap, pid)
-        if self._kill(pid, pidfd):
-            return
-        self._immune[pid] = pidfd
-        if kernel.is_alive(pid, kernel.started_ticks(pid)):
-            warn("orphan.immune", pid=pid, uid=kernel.user_of(pid))
-        self._end_below(pid)
+        below = kernel.tree_below(pid)
+        if not self._kill(pid, pidfd):
+            self._immune[pid] = pidfd
+            if kernel.is_alive(pid, kernel.started_ticks(pid)):
+                warn("orphan.immune", pid=pid, uid=kernel.user_of(pid))
+        self._end_below(below)
 
     def _try_again(self, pid: int) -> None:
         """It may have become one of ours; what lives below it may be ours anyhow."""
+        below = kernel.tree_below(pid)
         if self._kill(pid, self._immune[pid]):
             del self._immune[pid]
-        else:
-            self._end_below(pid)
+        self._end_below(below)
 
-    def _end_below(self, pid: int) -> None:
-        # As long as it lives, nothing below it becomes our child.
-        for below in kernel.descendants(pid):
-            kernel.kill_exactly(below)
+    def _end_below(self, tree: list[kernel.Stat]) -> None:
+        for below in tree:
+            if below.ended or self._earlier.holds(below):
+                continue
+            if kernel.kill_exactly(below.pid, below.started_ticks):
+                self._say_killed(below.pid)
 
     def _reap(self, pid: int) -> None:
         pidfd = (self._dying if pid in self._dying else self._immune).pop(pid)

@@ -152,15 +152,15 @@ def end_descendants() -> None:
     """
     while _one_round():
         pass
-    for pid in kernel.descendants(os.getpid()):
-        if not kernel.kill_exactly(pid):
-            _name_left(pid)
+    for left in kernel.tree_below(os.getpid()):
+        if not kernel.kill_exactly(left.pid, left.started_ticks):
+            _name_left(left.pid)
 
 
 def _one_round() -> bool:
     """Kill every descendant and reap our own; False if there was nothing to reap."""
-    for pid in kernel.descendants(os.getpid()):
-        kernel.kill_exactly(pid)
+    for below in kernel.tree_below(os.getpid()):
+        kernel.kill_exactly(below.pid, below.started_ticks)
     found = False
     # Only our own children are looked at again each time: thousands may be nested.
     while any([_reaped(pid) for pid in kernel.children(os.getpid())]):  # noqa: C419  # all of them

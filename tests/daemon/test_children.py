@@ -14,6 +14,7 @@ from genagentd import kernel
 from genagentd.daemon import children
 from genagentd.daemon.children import BirthPipe, Orphans
 from support.immune import refused
+from support.waiting import until
 
 _AGENT_SAYS = (b"pid 7\n", b"ready\n")
 _HELPER_SAYS = b"pid 7\n"
@@ -127,6 +128,41 @@ async def test_of_very_many_that_are_killed_the_first_ones_are_named(
         named.clear()
         for process in asleep:
             process.returncode = 0
+
+
+#: Begins itself again in a session of its own, as often as it is told, and stays.
+_NESTED = """
+if [ "$1" -gt 0 ]; then setsid sh -c "$2" sh $(($1 - 1)) "$2" & else echo; fi
+exec sleep 3600
+"""
+_DEPTH = 60
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+async def test_one_sweep_ends_what_is_nested_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One level at a time took seconds for a thousand; each is counted, and the first are named."""
+    told: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(children, "report", lambda event, **more: told.append((event, more)))
+    orphans = Orphans(frozenset, lambda _pid: False)
+    top = subprocess.Popen(
+        ["sh", "-c", _NESTED, "sh", str(_DEPTH), _NESTED], stdout=subprocess.PIPE
+    )
+    assert top.stdout
+    top.stdout.readline()
+    top.stdout.close()
+    tree = [(found.pid, found.started_ticks) for found in kernel.tree_below(top.pid)]
+    assert len(tree) == _DEPTH
+
+    # The loop does not turn: nobody sweeps a second time.
+    orphans.sweep()
+
+    until(lambda: not any(kernel.is_alive(*each) for each in tree), "all of them are dead")
+    assert await orphans.settled(30) == []
+    names = [event for event, _ in told]
+    assert names == [*["orphan.killed"] * children.NAMED, "orphans.killed"]
+    assert told[-1][1] == {"count": _DEPTH + 1}
+    top.returncode = 0
 
 
 @pytest.mark.process

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from genagentd import kernel
+from genagentd.daemon import guardian
 from support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
@@ -145,6 +146,34 @@ def test_an_unrelated_process_of_the_same_name_is_untouched(tmp_path: Path) -> N
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_a_deep_tree_is_killed_before_the_first_of_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One level at a time, a thousand of them took seconds."""
+    us, depth = os.getpid(), 60
+    below = {us: [1]} | {pid: [pid + 1] for pid in range(1, depth)}
+    killed, killed_at_first_wait = set[int](), list[int]()
+
+    def kill(pid: int, _ticks: int | None = None) -> bool:
+        killed.add(pid)
+        below[us] += below.pop(pid, [])  # It dies at once, and we adopt.
+        return True
+
+    def wait(pid: int, _options: int) -> tuple[int, int]:
+        killed_at_first_wait.append(len(killed))
+        below[us].remove(pid)
+        return pid, 9
+
+    monkeypatch.setattr(kernel, "children", lambda pid: list(below.get(pid, [])))
+    monkeypatch.setattr(kernel, "stat", lambda pid: kernel.Stat(pid, "S", us, pid, 1, 7))
+    monkeypatch.setattr(kernel, "kill_exactly", kill)
+    monkeypatch.setattr(os, "waitpid", wait)
+    guardian.end_descendants()
+
+    assert killed_at_first_wait[0] == depth
+    assert below[us] == []
 
 
 #: Plays the guardian of a daemon that is dead, above tools of which some cannot be signalled.
