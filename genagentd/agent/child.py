@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from genagent_backends.base import FirstSignal
 from genagent_backends.timeouts import timeout
-from genagentd import kernel
-from genagentd.agent.sweep import Identity, readable, signalled
+from genagentd.agent.sweep import Identity, readable, signalled, tree_of
 
 STDERR_TAIL_BYTES = 8_192
 #: Between SIGINT and SIGTERM, and again between SIGTERM and SIGKILL, at most.
@@ -167,7 +166,7 @@ class ChildProcess:
         if self._returncode is not None:
             return
         # Once its parent is dead, a process in a session of its own is in nobody's tree.
-        tree.update((pid, kernel.started_ticks(pid)) for pid in kernel.descendants(self.pid))
+        tree.update(tree_of(self.pid))
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(self.pid, number)
         with contextlib.suppress(TimeoutError):

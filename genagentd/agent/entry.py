@@ -27,7 +27,7 @@ from genagent_protocol.reasons import ORDERLY, ExitReason, StartError
 from genagent_protocol.refs import AgentHandle, RequestRef
 from genagent_protocol.turns.inputs import StopRequested
 from genagentd import kernel
-from genagentd.agent import forked, incoming, log
+from genagentd.agent import forked, incoming, log, reserve
 from genagentd.agent.behaviour import AnyAgent
 from genagentd.agent.calls import Calls
 from genagentd.agent.channel import Channel
@@ -66,6 +66,7 @@ class Beginning:
         """Make this process one that becomes an agent; nobody finds it yet."""
         hold_few()
         forked.begin()
+        reserve.hold()
         self.loop = asyncio.SelectorEventLoop(forked.Selector())
         self.loop.set_exception_handler(_complain)
         # Whoever ends below us may be one that we adopted; the agent's own are its own business.

@@ -26,7 +26,7 @@ class Frame(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """The report of a turn whose code, and everything that it began, has ended."""
+    """The report of a turn whose code has ended, and has been cleaned up after."""
 
     report: Input
 

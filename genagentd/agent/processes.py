@@ -45,9 +45,13 @@ class Processes:
         self._polite_ms = min(POLITE_MS, interrupt_grace_ms // 10)
 
     def turn_began(self, turn: int) -> None:
-        """Remember what is there already: it is none of this turn's business."""
-        self._turn = turn
+        """Remember what is there already: it is none of this turn's business.
+
+        Raises:
+            OSError: it cannot be looked at, so nobody could tell later what the turn began.
+        """
         self._before = below()
+        self._turn = turn
 
     async def spawn(
         self, turn: int, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
@@ -80,7 +84,11 @@ class Processes:
         return bool(self._of_turn) or not childless()
 
     async def end_turn(self) -> None:
-        """End whatever the turn began and did not end itself."""
+        """End whatever the turn began and did not end itself.
+
+        Raises:
+            OSError: it cannot be looked for, and may live on.
+        """
         sweep = self._sweep()
         ended = await sweep.end()
         if ended:
@@ -90,12 +98,20 @@ class Processes:
         await self._close(self._of_turn)
 
     def kill_turn(self) -> None:
-        """Kill whatever the turn began, now."""
+        """Kill whatever the turn began, now.
+
+        Raises:
+            OSError: it cannot be looked for, and may live on.
+        """
         self._turn = None
         self._sweep().kill()
 
     async def end_all(self) -> None:
-        """End everything below this process: the agent is about to exit."""
+        """End everything below this process: the agent is about to exit.
+
+        Raises:
+            OSError: it cannot be looked for; whatever lives on is the daemon's to end.
+        """
         self._turn = None
         everything = Sweep(self._strangers, frozenset(), self._reaps_itself, self._polite_ms)
         await everything.end()

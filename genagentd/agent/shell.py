@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -37,9 +38,10 @@ from genagentd.deadlines import Deadlines
 #: How many things are dealt with before the loop gets its turn again.
 BATCH = 256
 
+#: How often the end of a turn is begun anew if somebody cancels it.
+SWEEPS = 3
 #: The deadlines after which a turn must not go on, whoever could still say so.
 ENDS_A_TURN = frozenset({"watchdog", "grace"})
-TURN_OVER = (inputs.TurnEnded, inputs.TurnCrashed, inputs.TurnStopped)
 
 
 class Shell:
@@ -103,8 +105,16 @@ class Shell:
     async def _end_processes(self) -> None:
         # In a task of its own, which its time limits cancel; ours cannot be cancelled. Somebody
         # else may cancel it, too, and then the daemon ends what is left.
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError), self._looking():
             await asyncio.create_task(self._processes.end_all())
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Log that processes could not be looked for; the daemon ends them with this agent."""
+        try:
+            yield
+        except OSError as error:
+            log.raised("turn.sweep_failed", error, agent=self._handle.name)
 
     # Facts
 
@@ -122,7 +132,7 @@ class Shell:
                 await self._advance(fact)
         elif isinstance(item, Swept):
             await self._advance(item.report)
-        elif isinstance(item, TURN_OVER) and self._processes.turn_over():
+        elif isinstance(item, inputs.TurnReport) and self._processes.turn_over():
             self._sweeping = asyncio.create_task(self._sweep(item))
         else:
             await self._advance(item)
@@ -132,15 +142,23 @@ class Shell:
     ) -> inputs.Input | incoming.Outside:
         return incoming.fact(frame.header, frame.body, said, self._refs.made)
 
-    async def _sweep(self, report: inputs.Input) -> None:
+    async def _sweep(self, report: inputs.TurnReport) -> None:
+        # What could not be looked through is not over, and not to be reported so.
+        swept: inputs.TurnReport | inputs.TurnNotSwept = inputs.TurnNotSwept(report.turn)
         try:
-            await self._processes.end_turn()
-        except OSError as error:
-            log.raised("turn.sweep_failed", error, agent=self._handle.name)
+            with self._looking():
+                await self._swept()
+                swept = report
         finally:
-            # Whatever became of it (somebody may have cancelled every task there is), the turn
-            # is over; without its report no other would ever start.
-            self._inbox.put(Swept(report))
+            # Whatever became of it: without a report nothing would ever follow.
+            self._inbox.put(Swept(swept))
+
+    async def _swept(self) -> None:
+        for _ in range(SWEEPS - 1):
+            # Somebody may have cancelled every task there is; this one is not theirs.
+            with contextlib.suppress(asyncio.CancelledError):
+                return await self._processes.end_turn()
+        return await self._processes.end_turn()
 
     async def _answer(self, header: Header, said: incoming.Outside) -> None:
         sessions = self._context.sessions
@@ -240,7 +258,8 @@ class Shell:
             case effects.DropTurn(turn):
                 self._turns.forget(turn)
             case effects.AbandonTurn():
-                self._processes.kill_turn()
+                with self._looking():
+                    self._processes.kill_turn()
             case effects.ArmDeadline(name, after_ms, turn):
                 self._deadline_turns[name] = turn
                 self._deadlines.arm(name, after_ms)
@@ -288,7 +307,11 @@ class Shell:
         return answer
 
     def _start(self, order: effects.StartTurn) -> inputs.FromStart:
-        self._processes.turn_began(order.turn)
+        try:
+            self._processes.turn_began(order.turn)
+        except OSError as error:
+            log.raised("turn.sweep_failed", error, agent=self._handle.name)
+            return inputs.TurnStartFailed(order.turn)
         self._observer.turn_began(order.turn)
         return self._turns.start(order)
 

@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from genagent_backends.timeouts import timeout
 from genagentd import kernel
+from genagentd.agent import reserve
 
 #: How long what is asked to end may take before it is killed, unless somebody is in a hurry.
 POLITE_MS = 500
@@ -48,11 +49,13 @@ def reap_adopted() -> None:
     if not _something_dead():
         return
     ours = os.getsid(0)
-    for pid in kernel.children(os.getpid()):
-        found = kernel.stat(pid)
-        if found is not None and found.ended and found.session not in (ours, pid):
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    # Where it cannot be looked for now, it is found by the next look, or the end of the turn.
+    with contextlib.suppress(OSError), reserve.lent():
+        for pid in kernel.children(os.getpid()):
+            found = kernel.stat(pid)
+            if found is not None and found.ended and found.session not in (ours, pid):
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
 
 
 def _something_dead() -> bool:
@@ -62,10 +65,22 @@ def _something_dead() -> bool:
 
 
 def below() -> frozenset[Identity]:
-    """Return every descendant there is now, zombies too."""
-    if childless():
-        return frozenset()
-    return frozenset((pid, kernel.started_ticks(pid)) for pid in kernel.descendants(os.getpid()))
+    """Return every descendant there is now, zombies too.
+
+    Raises:
+        OSError: not even the reserve of descriptors was enough to look.
+    """
+    return frozenset() if childless() else tree_of(os.getpid())
+
+
+def tree_of(pid: int) -> frozenset[Identity]:
+    """Return every descendant of *pid*.
+
+    Raises:
+        OSError: as above.
+    """
+    with reserve.lent():
+        return frozenset((one, kernel.started_ticks(one)) for one in kernel.descendants(pid))
 
 
 def unspared(spared: frozenset[Identity], roots: frozenset[int]) -> Iterator[kernel.Stat]:
@@ -101,6 +116,9 @@ class Sweep:
 
         What cannot be killed is given up: a process stuck in the kernel in the end, one
         that runs as another user at once. `immune` names the latter.
+
+        Raises:
+            OSError: they cannot be looked for, and may live on.
         """
         if childless():
             return 0
@@ -117,20 +135,26 @@ class Sweep:
         return len(ended - self.immune)
 
     def kill(self) -> None:
-        """Kill everything that is not spared, now, and wait for nothing."""
-        for pid, ticks in self.left():
-            kernel.kill_exactly(pid, ticks)
+        """Kill everything that is not spared, now, and wait for nothing.
+
+        Raises:
+            OSError: they cannot be looked for, and may live on.
+        """
+        for one in self.left():
+            _signal(one, signal.SIGKILL)
 
     def left(self) -> list[Identity]:
         """Return what lives and is not spared, after reaping what is dead and ours."""
-        living = []
+        with reserve.lent():
+            return [*self._living()]
+
+    def _living(self) -> Iterator[Identity]:
         for found in unspared(self._spared, self._roots):
             if not found.ended:
-                living.append((found.pid, found.started_ticks))
+                yield found.pid, found.started_ticks
             elif found.parent == os.getpid() and not self._reaps_itself(found.pid):
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(found.pid, os.WNOHANG)
-        return living
 
 
 async def signalled(
@@ -138,32 +162,62 @@ async def signalled(
 ) -> set[Identity]:
     """Signal each of *found*, and return when all of them are dead, or after *within_ms*.
 
-    Those that may not be signalled are returned, and not waited for.
+    Those that may not be signalled are returned, and not waited for. However many there
+    are, each is held only as long as it is looked at: descriptors may be all but used up.
+
+    Raises:
+        OSError: one cannot be looked at, and may live on.
     """
-    held = {one: pidfd for one in found if (pidfd := _hold(*one)) is not None}
-    immune = set()
-    try:
-        for one, pidfd in held.items():
-            if not kernel.signal_pidfd(pidfd, number) and kernel.is_alive(*one):
-                immune.add(one)
-        with contextlib.suppress(TimeoutError):
-            async with timeout(within_ms / 1000):
-                for one, pidfd in held.items():
-                    if one not in immune:
-                        await readable(pidfd)
-    finally:
-        for pidfd in held.values():
-            os.close(pidfd)
+    asked = [*found]
+    immune = {one for one in asked if not _signal(one, number)}
+    with contextlib.suppress(TimeoutError):
+        async with timeout(within_ms / 1000):
+            for one in asked:
+                if one not in immune:
+                    await _end_of(one)
     return immune
 
 
-def _hold(pid: int, ticks: int) -> int | None:
-    """Return a pidfd of exactly that process, or None if it is gone."""
-    pidfd = kernel.open_pidfd(pid)
-    if pidfd is not None and kernel.started_ticks(pid) != ticks:
+def _signal(one: Identity, number: signal.Signals) -> bool:
+    """Signal exactly that process; False if it lives and may not be signalled."""
+    with reserve.lent():
+        pidfd = _hold(one)
+        if pidfd is None:
+            return True
+        try:
+            return kernel.signal_pidfd(pidfd, number) or not kernel.is_alive(*one)
+        finally:
+            os.close(pidfd)
+
+
+async def _end_of(one: Identity) -> None:
+    """Return when exactly that process has ended."""
+    with reserve.lent():
+        pidfd = _hold(one)
+    if pidfd is None:
+        return
+    try:
+        await readable(pidfd)
+    finally:
         os.close(pidfd)
+        # It took the place of one in the reserve, if all others are used up.
+        reserve.restore()
+
+
+def _hold(one: Identity) -> int | None:
+    """Return a pidfd of exactly that process, or None if it is gone."""
+    pid, ticks = one
+    pidfd = kernel.open_pidfd(pid)
+    if pidfd is None:
         return None
-    return pidfd
+    try:
+        if kernel.started_ticks(pid) == ticks:
+            return pidfd
+    except OSError:
+        os.close(pidfd)
+        raise
+    os.close(pidfd)
+    return None
 
 
 async def readable(descriptor: int) -> None:

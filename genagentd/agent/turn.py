@@ -179,7 +179,7 @@ class Turns:
         """Begin a turn on the retained state and session; say whether that was possible."""
         try:
             self._thread.ensure_running()
-        except RuntimeError:
+        except (OSError, RuntimeError):
             return inputs.TurnStartFailed(order.turn)
         flight = self._flight = Flight(order, self._post)
         callbacks = self._callbacks

@@ -157,6 +157,7 @@ class TurnThread:
 
         Raises:
             RuntimeError: the system gives us no thread.
+            OSError: nor the descriptors of a loop.
         """
         if self._loop is not None:
             return

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,8 +21,10 @@ from genagent_protocol.events import Completed, Event, Failed, event
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import INTERRUPTED
 from genagentd import kernel
+from genagentd.agent import reserve
 from genagentd.agent.child import STDERR_TAIL_BYTES, ChildProcess
 from genagentd.agent.processes import Processes
+from genagentd.agent.shell import SWEEPS
 from genagentd.agent.sweep import Sweep, below, childless
 from genagentd.agent.turn import Offer
 from genagentd.agent.turn_loop import TurnLoop, TurnThread
@@ -516,15 +520,22 @@ class Ending:
 async def test_a_turn_ends_even_if_its_clean_up_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As by code that cancels every task there is: a turn that never ends lets no other begin."""
+    """As by code that cancels every task there is: a sweep that was cut off is begun anew."""
+    times: list[None] = []
+    sweep = Sweep.end
 
-    async def cancelled(_self: Sweep) -> int:
-        raise asyncio.CancelledError
+    async def cancelled_once(self: Sweep) -> int:
+        times.append(None)
+        if len(times) == 1:
+            raise asyncio.CancelledError
+        return await sweep(self)
 
-    async with living(options=script([{"spawn": "child"}, RESULT], [RESULT])) as agent:
-        with monkeypatch.context() as patched:
-            patched.setattr(Sweep, "end", cancelled)
-            assert await agent.answered("go") == "done"
+    monkeypatch.setattr(Sweep, "end", cancelled_once)
+    async with living(options=script([{"spawn": "unmanaged"}, RESULT], [RESULT])) as agent:
+        ref = agent.submit("go", stream=True)
+        begun = await spawned(agent)
+        await agent.completion(ref)
+        assert not alive(begun)
         assert await agent.answered("go on") == "done"
 
 
@@ -543,21 +554,95 @@ async def test_a_turn_ends_even_if_the_end_of_its_tasks_fails(
         assert await agent.answered("go on") == "done"
 
 
-async def test_a_turn_ends_even_if_what_it_began_cannot_be_looked_at(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_turn_that_cannot_be_looked_through_ends_the_agent(
+    monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
-    """Without descriptors nothing can be swept; an agent that waits for ever helps nobody."""
+    """What may run on is not over: it ends with the agent, which says why."""
+    raised = [asyncio.CancelledError()] * SWEEPS if cancelled else [OSError(24, "no descriptors")]
+    sweep = Sweep.end
 
-    async def failing(_self: Sweep) -> int:
-        raise OSError(24, "no descriptors")
+    async def failing(self: Sweep) -> int:
+        if raised:
+            raise raised.pop()
+        return await sweep(self)
 
+    monkeypatch.setattr(Sweep, "end", failing)
     async with living(options=script([{"spawn": "child"}, RESULT], [RESULT])) as agent:
-        with monkeypatch.context() as patched:
-            patched.setattr(Sweep, "end", failing)
-            assert await agent.answered("go") == "done"
-        assert await agent.answered("go on") == "done"
+        ref = agent.submit("go")
+        exiting = await agent.next(envelopes.Exiting)
 
-    assert "turn.sweep_failed agent=anna error=OSError" in capsys.readouterr().err
+        assert exiting.reason.text == "turn_stuck"
+        assert exiting.unresolved == (ref,)
+        assert agent.told(envelopes.Completion) == []
+
+
+@pytest.fixture
+def descriptors() -> Iterator[list[int]]:
+    """What a leak has opened, and the limit of this process as it was."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    leaked: list[int] = []
+    yield leaked
+    for fd in leaked:
+        os.close(fd)
+    reserve.hold(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def leak(leaked: list[int]) -> None:
+    """Open whatever may still be opened, and that is not much."""
+    most = len(os.listdir("/proc/self/fd")) + 20
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    with contextlib.suppress(OSError):
+        while True:
+            leaked.append(os.open(os.devnull, os.O_RDONLY))
+
+
+async def test_a_sweep_needs_no_descriptor_that_is_not_in_the_reserve(
+    descriptors: list[int],
+) -> None:
+    """A leak in a long-lived agent is ordinary, and its tools end with their turn all the same."""
+    deaf = ["setsid", "sh", "-c", "trap '' TERM; echo; while :; do sleep 3600 & wait; done"]
+    spared = below()
+    begun = [subprocess.Popen(deaf, stdout=subprocess.PIPE) for _ in range(8)]
+    for one in begun:
+        assert one.stdout is not None
+        one.stdout.readline()
+    sweep = Sweep(spared, frozenset(), lambda _pid: False)
+    reserve.hold()
+    try:
+        leak(descriptors)
+        with pytest.raises(OSError, match="Too many open files"):
+            os.close(os.open(os.devnull, os.O_RDONLY))
+
+        assert await sweep.end() >= len(begun)
+
+        assert below() == spared
+        with pytest.raises(OSError, match="Too many open files"):
+            os.close(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for one in begun:
+            one.kill()
+            one.wait()
+            assert one.stdout is not None
+            one.stdout.close()
+
+
+async def test_a_sweep_without_a_descriptor_says_that_it_could_not_look(
+    descriptors: list[int],
+) -> None:
+    """Nothing found and nothing looked at are not the same."""
+    with subprocess.Popen(["sleep", "3600"]) as sleeper:
+        try:
+            leak(descriptors)
+            with pytest.raises(OSError, match="Too many open files"):
+                await Sweep(frozenset(), frozenset(), lambda _pid: False).end()
+            with pytest.raises(OSError, match="Too many open files"):
+                Processes().turn_began(1)
+        finally:
+            sleeper.kill()
 
 
 @pytest.mark.parametrize("immune", [{0}, {1}, {0, 1}])

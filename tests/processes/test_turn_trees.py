@@ -61,6 +61,36 @@ def test_E002_every_way_a_turn_ends_takes_its_whole_tree(client: Client, how: st
         assert kernel.children(handle.pid) == []
 
 
+@pytest.mark.parametrize("how", ["interrupt", "watchdog", "stop", "crash", "end"])
+def test_E002_an_agent_without_descriptors_leaves_none_of_it_either(
+    client: Client, how: str
+) -> None:
+    """E002: what has to be opened in order to look is kept back for that."""
+    last: dict[str, fleet.Turn] = {
+        "crash": [{"pause_ms": 200}, {"raise": "ValueError"}],
+        "end": [{"pause_ms": 200}, {"kind": "result"}],
+    }
+    limits = {"watchdog_ms": 1_000} if how == "watchdog" else {}
+    turn: fleet.Turn = [*DEAF, {"kind": "text"}, *last.get(how, [{"hang": "idle"}])]
+    handle = fleet.start(client, "a", turn, fleet.SAYS, agent="Leaky", options=limits)
+    client.at(handle).monitor()
+    ref, begun = fleet.begin(client, handle, spawns=3)
+    fleet.event(client, ref, "text")
+
+    match how:
+        case "interrupt":
+            assert client.interrupt_request("a", ref) == "accepted"
+        case "stop":
+            assert client.stop("a").text == "shutdown"
+        case _:
+            fleet.completion(client, ref)
+
+    fleet.gone(begun, within_s=2 if how == "stop" else 0)
+    if how != "stop":
+        assert client.ask("a", "and on").text == "done"
+        assert kernel.children(handle.pid) == []
+
+
 @pytest.mark.parametrize("how", ["interrupt", "watchdog", "end"])
 def test_a_process_of_the_session_outlives_the_turn_and_ends_with_the_agent(
     client: Client, how: str

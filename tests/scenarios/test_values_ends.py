@@ -258,6 +258,22 @@ def test_a_turn_that_does_not_end_takes_the_agent_with_it() -> None:
     assert agent.completions(1) == []
 
 
+@pytest.mark.parametrize("how", ["running", "interrupted", "leaving"])
+def test_a_turn_that_cannot_be_looked_through_takes_the_agent_with_it(how: str) -> None:
+    """What it began may run on, and an outcome would say that it does not."""
+    agent = ScriptedAgent()
+    agent.submit(1)
+    if how == "interrupted":
+        agent.interrupt()
+    if how == "leaving":
+        agent.stop()
+    agent.not_swept()
+
+    reason = SHUTDOWN if how == "leaving" else TURN_STUCK
+    assert agent.orders(AbandonTurn, Exit) == [AbandonTurn(1), Exit(reason)]
+    assert agent.completions(1) == []
+
+
 def test_s247_terminated_is_told_after_both_callbacks() -> None:
     """stop: terminated with its reason, between the callbacks and the end."""
     agent = ScriptedAgent()

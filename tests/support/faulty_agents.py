@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -32,6 +33,18 @@ class Quiet(Agent[None]):
 
     def handle_response(self, ref: RequestRef, response: Response, state: None) -> NoReply[None]:
         return NoReply(state)
+
+
+class Leaky(Quiet):
+    """Has opened whatever it may by the first text of a turn, and keeps it."""
+
+    def handle_stream_event(self, event: Event, state: None) -> None:
+        if event.kind == "text":
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
+            with contextlib.suppress(OSError):
+                while True:
+                    os.open(os.devnull, os.O_RDONLY)
 
 
 class RaisesInInit(Quiet):

@@ -203,6 +203,7 @@ def _from_turn(spot: Spot) -> Iterator[heard.Input]:
     yield heard.TurnEnded(turn=alive, outcome=done("d"))
     yield heard.TurnEnded(turn=alive, outcome=failed("f"))
     yield heard.TurnStopped(alive)
+    yield heard.TurnNotSwept(alive)
     if alive > 1:
         yield heard.TurnEnded(turn=alive - 1, outcome=done("late"))
 

@@ -270,6 +270,10 @@ class ScriptedAgent:
         """Let the turn's code come to its end without an outcome."""
         self.feed(heard.TurnStopped(self.turn))
 
+    def not_swept(self) -> None:
+        """Let the turn's code come to its end, and what it began be beyond the shell."""
+        self.feed(heard.TurnNotSwept(self.turn))
+
     def event(self, event: Event) -> None:
         self.feed(heard.TurnEventReceived(self.turn, event))
 

@@ -109,7 +109,7 @@ class DropTurn:
 
 @dataclass(frozen=True, slots=True)
 class AbandonTurn:
-    """The turn did not end in its grace: kill its processes; this agent exits next."""
+    """The turn did not end, as far as is known: kill its processes; this agent exits next."""
 
     turn: int
 

@@ -254,6 +254,13 @@ class TurnStopped:
     turn: int
 
 
+@dataclass(frozen=True, slots=True)
+class TurnNotSwept:
+    """The turn's code runs no more, but what it began cannot be looked for, and may run on."""
+
+    turn: int
+
+
 # Time and callbacks
 
 
@@ -297,8 +304,10 @@ FromCaller: TypeAlias = (
     PromptSubmitted | TellReceived | AskReceived | NotificationReceived | MessageReceived | Steering
 )
 FromAbove: TypeAlias = StopRequested | CallerDown | TurnsRefused | TurnsAllowed
+#: How a turn that is over is reported: once, when its code and its processes have ended.
+TurnReport: TypeAlias = TurnEnded | TurnCrashed | TurnStopped
 FromTurn: TypeAlias = (
-    TurnEventReceived | CheckpointRequested | TurnEnded | TurnCrashed | TurnStopped | DeadlinePassed
+    TurnEventReceived | CheckpointRequested | TurnReport | TurnNotSwept | DeadlinePassed
 )
 FromStart: TypeAlias = TurnStarted | TurnStartFailed
 FromCallback: TypeAlias = CallbackReturned | CallbackCrashed

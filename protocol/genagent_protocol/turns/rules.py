@@ -64,6 +64,7 @@ from genagent_protocol.turns.inputs import (
     TurnCrashed,
     TurnEnded,
     TurnEventReceived,
+    TurnNotSwept,
     TurnsAllowed,
     TurnsRefused,
     TurnStarted,
@@ -78,7 +79,7 @@ from genagent_protocol.turns.rules_admission import (
     told,
 )
 from genagent_protocol.turns.rules_checkpoint import checkpoint, checkpointed
-from genagent_protocol.turns.rules_exit import drain, grace_passed, opened, stop
+from genagent_protocol.turns.rules_exit import drain, grace_passed, not_swept, opened, stop
 from genagent_protocol.turns.rules_gate import gated, start_failed
 from genagent_protocol.turns.rules_settle import noticed, reported, run_finished
 from genagent_protocol.turns.rules_turn import (
@@ -164,6 +165,8 @@ def _from_turn(agent: Agent, given: FromTurn) -> Advance:
             return checkpoint(agent, given)
         case TurnEnded() | TurnCrashed() | TurnStopped():
             return turn_over(agent, given)
+        case TurnNotSwept(turn):
+            return not_swept(agent, turn)
         case DeadlinePassed("watchdog", turn):
             return watchdog_passed(agent, turn)
         case DeadlinePassed("grace", turn):

@@ -11,7 +11,8 @@ both termination callbacks run and the agent exits. While it waits for that it s
 answers, and admits nothing.
 
 A turn that does not end in its grace is abandoned with the whole agent, whether
-the agent was leaving anyway or not: never is a turn left running behind another.
+the agent was leaving anyway or not: never is a turn left running behind another. So is
+one whose processes cannot be looked for: what may run on is not over.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from genagent_protocol.turns.requests import Request
 from genagent_protocol.turns.rules_settle import conclude, settle, take_waiting
 from genagent_protocol.turns.rules_turn import stop_turn
 from genagent_protocol.turns.rules_work import leave, rejected
-from genagent_protocol.turns.state import Advance, Agent, Ready, Running, Stopping, Waiting
+from genagent_protocol.turns.state import Advance, Agent, Ready, Running, Stopping, Turn, Waiting
 
 
 def opened(agent: Agent, answer: Decision | CallbackCrashed) -> Advance:
@@ -118,6 +119,18 @@ def grace_passed(agent: Agent, number: int | None) -> Advance:
     """The turn's code did not end in time: the agent goes, and the code with it."""
     match agent.step:
         case Stopping(turn) if turn.number == number:
-            reason = TURN_STUCK if agent.leaving is None else agent.leaving
-            return leave(agent, reason).after(AbandonTurn(turn.number))
+            return _abandon(agent, turn)
     return Advance(agent)
+
+
+def not_swept(agent: Agent, number: int) -> Advance:
+    """What the turn began may run on, and only the end of the agent ends it for certain."""
+    match agent.step:
+        case Running(turn) | Stopping(turn, _) if turn.number == number:
+            return _abandon(agent, turn)
+    return Advance(agent)
+
+
+def _abandon(agent: Agent, turn: Turn) -> Advance:
+    reason = TURN_STUCK if agent.leaving is None else agent.leaving
+    return leave(agent, reason).after(AbandonTurn(turn.number))

@@ -64,6 +64,7 @@ from genagent_protocol.turns.inputs import (
     TurnCrashed,
     TurnEnded,
     TurnEventReceived,
+    TurnReport,
     TurnStopped,
 )
 from genagent_protocol.turns.requests import CallId, Request
@@ -87,7 +88,6 @@ from genagent_protocol.turns.state import (
     Wrapping,
 )
 
-Report: TypeAlias = TurnEnded | TurnCrashed | TurnStopped
 TurnNote: TypeAlias = Literal["prompt.stop", "turn.start", "turn.stop", "turn.error"]
 
 #: What a turn's code that ends without an outcome is said to have died of.
@@ -175,7 +175,7 @@ def _watchdog_off(agent: Agent) -> tuple[Effect, ...]:
 # Its end
 
 
-def turn_over(agent: Agent, report: Report) -> Advance:
+def turn_over(agent: Agent, report: TurnReport) -> Advance:
     """The turn's code runs no more. Reports of any other turn mean nothing."""
     match agent.step:
         case Running(turn) if turn.number == report.turn:
@@ -189,7 +189,7 @@ def turn_over(agent: Agent, report: Report) -> Advance:
     return Advance(agent)
 
 
-def _ended(agent: Agent, turn: Turn, report: Report) -> Advance:
+def _ended(agent: Agent, turn: Turn, report: TurnReport) -> Advance:
     match report:
         case TurnEnded():
             return _judge(agent, turn, report).after(_kept(turn, report))

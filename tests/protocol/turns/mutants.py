@@ -378,6 +378,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "case Stopping(turn) if turn.number == number:",
         "case Stopping(turn) if False:",
     ),
+    mutant(
+        "a turn that cannot be looked through counts for nothing",
+        rules_exit.not_swept,
+        "if turn.number == number:",
+        "if False:",
+        SCENARIOS + "ends.py",
+    ),
     # Capture
     mutant(
         "an event larger than the room left is kept",
