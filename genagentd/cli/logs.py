@@ -17,9 +17,10 @@ from typing import BinaryIO
 
 import click
 
+from genagent_protocol.errors import GenAgentError
 from genagent_protocol.plain import Plain
 from genagentd.cli import exits
-from genagentd.cli.agents import app, name_argument
+from genagentd.cli.agents import app, connected, known_rows, name_argument
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import command, output
 from genagentd.cli.values import shown
@@ -30,6 +31,8 @@ from genagentd.unusable import OTHER, NoRoom, unusable
 
 #: How often a followed file is looked at.
 _LOOK_S = 0.2
+#: How long the daemon is asked who the latest life is.
+_ASK_S = 1.0
 
 
 @command(app, "logs")
@@ -60,7 +63,8 @@ _LOOK_S = 0.2
 def logs(name: object, lines: int, lives: int, follow: bool) -> None:
     """Show what an agent printed (its standard output and error).
 
-    That is its latest life that said anything, unless more are asked for.
+    That is its latest life that said anything, which a note names where a later one was silent.
+    With --lives a silent life counts as any other.
 
     \b
     genagent logs coder -n 20 -f
@@ -68,8 +72,12 @@ def logs(name: object, lines: int, lives: int, follow: bool) -> None:
     """
     # As the daemon has it: its list and its map are no others than these, but of other types.
     name = agent_name(name)
-    spoken = _spoken(name)
-    *before, latest = spoken[-lives:]
+    every = _logs_of(name)
+    spoken = [path for path in every if _said_anything(path)]
+    chosen = every[-lives:] if lives > 1 else (spoken or every)[-1:]
+    if not chosen:
+        raise _none(name, _directory(name))
+    *before, latest = chosen
     kept: deque[tuple[Path, bytes]] = deque(maxlen=lines)
     for path in before:
         # The daemon forgets the oldest ones meanwhile.
@@ -81,28 +89,39 @@ def logs(name: object, lines: int, lives: int, follow: bool) -> None:
         raise _none(name, latest.parent)
     with file:
         kept.extend((latest, line) for line in _lines(latest, file))
-        _show_kept(name, kept)
-        if lives == 1 and len(spoken) > 1:
-            # Why it was started again is not in the log of the life that followed.
-            told = f"--lives 2 {shlex.quote(shown(name))}"
-            output().note(f"the life before has a log, too; see: genagent logs {told}")
+        _show_kept(name, kept, chosen)
+        _say_which(name, every, spoken, chosen)
         if follow:
             _follow(name, latest, file)
 
 
-def _spoken(name: Plain) -> list[Path]:
-    """Return the logs of the incarnations of that name that said anything, the newest last.
+def _say_which(name: Plain, every: list[Path], spoken: list[Path], chosen: list[Path]) -> None:
+    """Say it where the latest of the lives shown is none that anybody would take it for."""
+    if output().as_json:
+        return  # Each line has its life there.
+    shown_last, latest = chosen[-1], every[-1]
+    if shown_last != latest:
+        pid = _pid_of(latest)
+        silent = (
+            f"the latest, {latest.stem}, printed nothing"
+            if pid is None
+            else f"the present one, {latest.stem} (pid {pid}), has printed nothing"
+        )
+        output().note(f"this is an earlier life, {shown_last.stem}; {silent}")
+    earlier = [path for path in spoken if path not in chosen]
+    if earlier and (len(chosen) == 1 or not set(spoken) & set(chosen)):
+        # Why it was started again is not in the log of the life that followed.
+        told = f"--lives {len(every) - every.index(earlier[-1])} {shlex.quote(shown(name))}"
+        output().note(f"an earlier life has a log, too; see: genagent logs {told}")
 
-    If none did, it is the only one.
 
-    Raises:
-        Failure: there is none.
-        UnusablePlace: we may not look.
-    """
-    every = _logs_of(name)
-    if not every:
-        raise _none(name, _directory(name))
-    return [path for path in every if _said_anything(path)] or every[-1:]
+def _pid_of(latest: Path) -> int | None:
+    """Return the process of the life of that log, if the daemon knows it and says so at once."""
+    with contextlib.suppress(GenAgentError), connected(_ASK_S) as client:
+        for row in known_rows(client):
+            if row.handle is not None and str(row.handle.incarnation) == latest.stem:
+                return row.handle.pid
+    return None
 
 
 def _directory(name: Plain) -> Path:
@@ -168,25 +187,28 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
     yield from file
 
 
-def _show_kept(name: Plain, kept: deque[tuple[Path, bytes]]) -> None:
-    before: Path | None = None
-    for path, line in kept:
-        if before not in (None, path):
+def _show_kept(name: Plain, kept: deque[tuple[Path, bytes]], chosen: list[Path]) -> None:
+    """Show the lines, and a border before each further life, also before a silent one."""
+    if not kept:
+        return
+    before = kept[0][0]
+    for path in chosen[chosen.index(before) :]:
+        if path != before:
             _show_border(path)
-        before = path
-        _show(name, line)
+        for _, line in filter(lambda each: each[0] == path, kept):
+            _show(name, path, line)
 
 
 def _show_border(path: Path) -> None:
-    """Say that what follows was printed in another life. In JSON there are lines of agents only."""
+    """Say that what follows was printed in another life. In JSON each line says in which."""
     if not output().as_json:
         output().text(f"--- the next life: {path.stem}\n")
 
 
-def _show(name: Plain, line: bytes) -> None:
+def _show(name: Plain, path: Path, line: bytes) -> None:
     text = line.decode("utf-8", "replace").rstrip("\n")
     if output().as_json:
-        output().object({"agent": name, "line": text})
+        output().object({"agent": name, "line": text, "incarnation": path.stem})
     else:
         output().text(f"{text}\n")
 
@@ -198,12 +220,12 @@ def _follow(name: Plain, path: Path, file: BinaryIO) -> None:
             # Looked for before the rest is read: who has a successor writes no more.
             after = _next(name, path)
             moved = not _is_there(path, file)
-            _show_complete(name, file)
+            _show_complete(name, path, file)
             if after is None and not moved:
                 time.sleep(_LOOK_S)
                 continue
             if after is not None:
-                _show_cut(name, file)
+                _show_cut(name, path, file)
                 path = after
                 _show_border(path)
             new = _opened(path)
@@ -230,16 +252,16 @@ def _is_there(path: Path, file: BinaryIO) -> bool:
         raise _unreadable(path, error) from None
 
 
-def _show_complete(name: Plain, file: BinaryIO) -> None:
+def _show_complete(name: Plain, path: Path, file: BinaryIO) -> None:
     while line := file.readline():
         if not line.endswith(b"\n"):
             # The rest of this line is not written yet.
             file.seek(-len(line), os.SEEK_CUR)
             return
-        _show(name, line)
+        _show(name, path, line)
 
 
-def _show_cut(name: Plain, file: BinaryIO) -> None:
+def _show_cut(name: Plain, path: Path, file: BinaryIO) -> None:
     """Show what a daemon that was killed left of a line."""
     for line in file:
-        _show(name, line)
+        _show(name, path, line)

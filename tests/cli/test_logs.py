@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -37,10 +38,10 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, str]
     return say
 
 
-def test_the_latest_life_that_said_anything_is_shown(
+def test_the_latest_life_that_said_anything_is_shown_and_named(
     genagent: Command, said: Callable[[int, str], Path]
 ) -> None:
-    """What an agent was started again for stands in the life before, and that is pointed at."""
+    """The end of a life before was read as that of the one that runs, which was silent."""
     said(8, "long ago\n")
     said(9, "crashed\n")
     said(10, "")
@@ -48,7 +49,68 @@ def test_the_latest_life_that_said_anything_is_shown(
     shown = genagent("logs", "a")
 
     assert shown.out == "crashed\n"
-    assert "genagent logs --lives 2 a" in shown.err
+    which, more = shown.err.splitlines()
+    assert which == "this is an earlier life, b-9; the latest, b-10, printed nothing"
+    assert more.endswith("genagent logs --lives 3 a")
+
+
+def test_of_a_silent_life_that_runs_the_process_is_named(
+    genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever looks at the process knows that it is the right one."""
+    said(9, "crashed\n")
+    said(10, "")
+    monkeypatch.setattr("genagentd.cli.logs._pid_of", lambda latest: {"b-10": 7}[latest.stem])
+
+    told = genagent("logs", "a").err
+
+    assert (
+        told == "this is an earlier life, b-9; the present one, b-10 (pid 7), has printed nothing\n"
+    )
+
+
+def test_a_silent_life_counts_as_any_other(
+    genagent: Command, said: Callable[[int, str], Path]
+) -> None:
+    """Whoever asks for two lives gets the latest two, and sees that the last one was silent."""
+    said(7, "long ago\n")
+    said(8, "crashed\n")
+    said(9, "")
+    said(10, "")
+
+    assert genagent("logs", "a", "--lives", "3").out == (
+        "crashed\n--- the next life: b-9\n--- the next life: b-10\n"
+    )
+    silent = genagent("logs", "a", "--lives", "2")
+    assert (silent.code, silent.out) == (0, "")
+    assert "genagent logs --lives 3 a" in silent.err
+
+
+def test_the_life_before_is_pointed_at(genagent: Command, said: Callable[[int, str], Path]) -> None:
+    """What an agent was started again for stands there."""
+    said(9, "crashed\n")
+    said(10, "again\n")
+
+    shown = genagent("logs", "a")
+
+    assert shown.out == "again\n"
+    assert shown.err == "an earlier life has a log, too; see: genagent logs --lives 2 a\n"
+
+
+def test_in_json_each_line_has_its_life(
+    genagent: Command, said: Callable[[int, str], Path]
+) -> None:
+    """A program that follows a log could not tell where one life ended."""
+    said(9, "crashed\n")
+    said(10, "again\n")
+
+    shown = genagent("logs", "a", "--lives", "2", "--json")
+
+    assert [json.loads(line) for line in shown.out.splitlines()] == [
+        {"agent": "a", "line": "crashed", "incarnation": "b-9"},
+        {"agent": "a", "line": "again", "incarnation": "b-10"},
+    ]
+    assert shown.err == ""
 
 
 def test_a_life_alone_is_shown_even_if_it_said_nothing(
