@@ -27,10 +27,10 @@ from genagent_protocol.plain import FrozenDict, Plain
 from genagent_protocol.refs import Incarnation
 from genagentd import kernel, socket_path
 from genagentd.leftovers import own_directory, remove_socket
+from genagentd.private_files import DAEMON_LOG, Planted, open_appending
 from genagentd.socket_path import UnusablePlace, check_path, check_text
 from genagentd.unusable import OTHER, NoRoom, unusable
 
-_DAEMON_LOG = "genagentd.log"
 #: The largest pid that Linux gives, and a tick in thirty years without a restart.
 _LAST_PID, _LAST_TICK = 4_194_304, 10**11
 
@@ -65,7 +65,7 @@ class Places:
     @property
     def daemon_log(self) -> Path:
         """What a detached daemon writes."""
-        return self.logs / _DAEMON_LOG
+        return self.logs / DAEMON_LOG
 
     @property
     def place(self) -> str:
@@ -107,7 +107,7 @@ def directory_name(name: Plain) -> str:
     spelled = _spelled(name)
     text = name if isinstance(name, str) else f"={spelled}"
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", text)[:60]
-    if safe == text and safe and not safe.startswith((".", _DAEMON_LOG)):
+    if safe == text and safe and not safe.startswith((".", DAEMON_LOG)):
         return safe
     digest = hashlib.sha256(spelled.encode()).hexdigest()[:12]
     return f"{safe.lstrip('.')}~{digest}"
@@ -381,31 +381,6 @@ def _is_ours_alone(group: int) -> bool:
     return group_name == name and members <= {name}
 
 
-def open_private(path: Path, flags: int) -> int:
-    """Open the file *path*; one that is missing is made, with mode 0600 for any umask.
-
-    This does not look at what is there already, and follows no link.
-
-    Raises:
-        OSError: it can be neither opened nor made.
-    """
-    flags |= os.O_NOFOLLOW
-    while True:
-        try:
-            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            # Somebody may remove it right now.
-            with contextlib.suppress(FileNotFoundError):
-                return os.open(path, flags)
-        else:
-            try:
-                os.fchmod(fd, 0o600)
-            except OSError:
-                os.close(fd)
-                raise
-            return fd
-
-
 def open_log(path: Path) -> int:
     """Return a descriptor that appends to the log *path*, which is made if it is not there.
 
@@ -414,15 +389,9 @@ def open_log(path: Path) -> int:
             file: what somebody planted there must not choose which file is written.
         NoRoom: the disk is full, or this process may open no more.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    for directory in (path.parent, path.parent.parent):
-        if directory.is_symlink():
-            raise UnusablePlace(f"{path} cannot be used as a log: {directory} is a link; remove it")
     try:
-        fd = open_private(path, flags)
+        return open_appending(path)
+    except Planted as error:
+        raise UnusablePlace(f"{path} {error}") from None
     except OSError as error:
         raise unusable(f"{path} cannot be used as a log", error, "remove what is there") from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise UnusablePlace(f"{path} is no plain file and cannot be used as a log; remove it")
-    return fd

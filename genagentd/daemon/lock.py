@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from genagentd import kernel
-from genagentd.paths import Places, open_private
+from genagentd.paths import Places
+from genagentd.private_files import open_private
 from genagentd.socket_path import UnusablePlace, listener_pid
 from genagentd.unusable import OTHER, NoRoom, unusable
 

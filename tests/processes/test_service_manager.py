@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -10,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -338,12 +340,21 @@ def _listens(path: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("stderr", ["full", "closed_pipe", "stuck_pipe"])
+def _held(read: int) -> int:
+    """Return how many bytes wait in the pipe."""
+    return int.from_bytes(fcntl.ioctl(read, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+@pytest.mark.parametrize("stderr", ["full", "closed_pipe", "stuck_pipe", "pipe_with_a_page"])
 def test_a_log_that_cannot_be_written_stops_nobody(nothing_left: None, stderr: str) -> None:
-    """A full disk, and a reader that went away or does not read."""
-    place = PrivateDaemon()
+    """A full disk, and a reader that went away, or does not read a line that is longer than room.
+
+    A pipe that is nearly full takes a page, and the line about the reload has more.
+    """
+    names = ",".join(f"NAME_{number}" for number in range(1_000))
+    place = PrivateDaemon(environment={"GENAGENT_PASS_ENV": names})
     read, write = os.pipe()
-    if stderr == "stuck_pipe":
+    if stderr in ("stuck_pipe", "pipe_with_a_page"):
         os.set_blocking(write, False)
         while select.select([], [write], [], 0)[1]:
             os.write(write, b"x" * 4096)
@@ -363,6 +374,10 @@ def test_a_log_that_cannot_be_written_stops_nobody(nothing_left: None, stderr: s
     try:
         until(lambda: _listens(place.places.socket), "it is there")
         with Client(place.run) as client:
+            if stderr == "pipe_with_a_page":
+                left = len(os.read(read, 4096)) and _held(read)
+                running.send_signal(signal.SIGHUP)
+                until(lambda: _held(read) > left, "the page is taken")
             for number in range(3):
                 fleet.start(client, f"a{number}")
             assert client.ask("a0", "hello").text == "done"
