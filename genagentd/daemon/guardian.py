@@ -15,12 +15,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 from types import FrameType
 
 from genagentd import kernel
+from genagentd.daemon.standard_error import StandardError
 from genagentd.log_line import moment
+from genagentd.private_files import DAEMON_LOG, open_appending
 
 #: The signals that the guardian hands on.
 FORWARDED = (
@@ -36,6 +37,10 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 #: What a caller has ignored for a reason of its own: `nohup` lets nobody end before it has
 #: handlers, and a terminal that is not ours is not to stop us.
 _CALLERS_OWN = (signal.SIGHUP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+#: Where the guardian's lines go. The daemon's own log is opened anew for each of them: while we
+#: wait, the daemon goes on in another file of that name, and this one may be removed.
+_stream = StandardError(open_appending)
 
 
 def begin() -> None:
@@ -106,7 +111,7 @@ def listen() -> None:
 
 def _outlive(daemon: int) -> int:
     """Forward signals to *daemon* until it ends, and none after that; return as `_wait_for`."""
-
+    _let_go_of_log()
     pidfd = os.pidfd_open(daemon)
 
     def forward(number: int, _frame: FrameType | None) -> None:
@@ -181,13 +186,20 @@ def _name_left(pid: int) -> None:
         warn("orphan.immune", pid=pid, uid=user)
 
 
+def _let_go_of_log() -> None:
+    """Hold the daemon's own log no longer, if that is where standard error goes."""
+    with contextlib.suppress(OSError):
+        there = os.readlink("/proc/self/fd/2")
+        if os.path.basename(there) == DAEMON_LOG:
+            _stream.keep(there)
+            _stream.let_go()
+
+
 def warn(event: str, **facts: object) -> None:
-    """Write one line, as the daemon's log has it, where that log went when the daemon began."""
+    """Write one line, as the daemon's log has it, where that log goes now."""
     said = {**facts, "event": event, "level": "warning", "timestamp": moment()}
     # What nobody reads, and a terminal that is not ours, must not keep us from ending.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     with contextlib.suppress(OSError):
-        there = select.poll()
-        there.register(2, select.POLLOUT)
-        if there.poll(0):
-            os.write(2, f"{json.dumps(said)}\n".encode())
+        _stream.reopen()
+    _stream.write(f"{json.dumps(said)}\n")

@@ -128,8 +128,11 @@ class Starter:
     def _ready_helper(self) -> _Helper:
         if self._helper is not None and not self._helper.alive:
             self._end_helper()
-        if self._helper is not None and self._helper.environ != self._environ:
-            # Whoever waits was started with the old one, too; it ends with its helper.
+        if self._helper is not None and (
+            self._helper.environ != self._environ or self._helper.log != _log()
+        ):
+            # Whoever waits was started with the old one, too; it ends with its helper. And one
+            # that speaks into a log which was moved away would keep that for ever.
             self._end_helper()
         if self._helper is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -194,6 +197,7 @@ class _Helper:
     def __init__(self, process: Any, channel: socket.socket, environ: Mapping[str, str]) -> None:
         self._process = process
         self.environ = environ
+        self.log = _log()
         self._channel = channel
         self.pid: int = process.pid
         #: Whether it ever had something born.
@@ -223,6 +227,12 @@ class _Helper:
         kernel.kill_exactly(self.pid)
         self._process.join()
         self._process.close()
+
+
+def _log() -> tuple[int, int]:
+    """Return which file our standard error is, and that of whoever is started now."""
+    found = os.fstat(2)
+    return found.st_dev, found.st_ino
 
 
 def _lives(pid: int) -> bool:

@@ -39,9 +39,9 @@ signal.pause()
 """
 
 
-def _guarded(what: str) -> tuple[subprocess.Popen[str], list[int]]:
+def _guarded(what: str, stderr: int | None = None) -> tuple[subprocess.Popen[str], list[int]]:
     guardian = subprocess.Popen(
-        [sys.executable, "-c", _DAEMON, what], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _DAEMON, what], stdout=subprocess.PIPE, stderr=stderr, text=True
     )
     assert guardian.stdout is not None
     with guardian.stdout as said:
@@ -78,6 +78,49 @@ def test_what_ended_a_daemon_that_could_not_say_so_is_in_its_log(
     assert said.pop("timestamp")
     expected = {"event": "daemon.killed", "pid": daemon, "signal": number, "level": "warning"}
     assert said == expected
+
+
+@pytest.mark.parametrize("becomes", ["moved", "removed", "kept"])
+def test_what_ended_a_daemon_is_in_the_log_that_is_there_by_then(
+    tmp_path: Path, becomes: str
+) -> None:
+    """The one from the start may be an old one by now; its room on the disk is not kept either."""
+    log = tmp_path / "genagentd.log"
+    log.touch(0o600)
+    with log.open("ab") as stderr:
+        guardian, (daemon, *_) = _guarded("wait", stderr.fileno())
+    held = Path(f"/proc/{guardian.pid}/fd/2")
+    until(lambda: os.readlink(held) == os.devnull, "the guardian has let go of it")
+    if becomes == "moved":
+        log.rename(tmp_path / "genagentd.log.1")
+    elif becomes == "removed":
+        log.unlink()
+    else:
+        log.write_text("a line that a full disk cu")
+
+    os.kill(daemon, signal.SIGKILL)
+
+    assert guardian.wait(30) == 128 + signal.SIGKILL
+    assert json.loads(log.read_text().splitlines()[-1])["event"] == "daemon.killed"
+    if becomes == "moved":
+        assert (tmp_path / "genagentd.log.1").read_bytes() == b""
+
+
+def test_a_link_in_the_place_of_the_log_chooses_no_file(tmp_path: Path) -> None:
+    """What somebody planted there would be written to."""
+    log, victim = tmp_path / "genagentd.log", tmp_path / "victim"
+    victim.touch()
+    with log.open("ab") as stderr:
+        guardian, (daemon, *_) = _guarded("wait", stderr.fileno())
+    held = Path(f"/proc/{guardian.pid}/fd/2")
+    until(lambda: os.readlink(held) == os.devnull, "the guardian has let go of it")
+    log.unlink()
+    log.symlink_to(victim)
+
+    os.kill(daemon, signal.SIGKILL)
+
+    assert guardian.wait(30) == 128 + signal.SIGKILL
+    assert victim.read_bytes() == b""
 
 
 def test_a_daemon_that_exits_has_said_why_itself(capfd: pytest.CaptureFixture[str]) -> None:
