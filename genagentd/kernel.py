@@ -15,6 +15,7 @@ import os
 import platform
 import resource
 import signal
+import stat as modes
 import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
@@ -251,6 +252,15 @@ def sees_itself() -> bool:
         return os.readlink("/proc/self") == str(os.getpid())
     except OSError:
         return False
+
+
+def writes_removed(pid: int) -> bool:
+    """Whether standard error of *pid* is a file that was removed; False if nobody can tell."""
+    try:
+        found = os.stat(f"/proc/{pid}/fd/2")
+    except OSError:
+        return False
+    return modes.S_ISREG(found.st_mode) and found.st_nlink == 0
 
 
 def user_of(pid: int) -> int | None:

@@ -410,12 +410,14 @@ def status(timeout: float) -> None:
             raise _silent(where, deadline) from None
         raise
     rows = _rows(where, deadline)
+    removed = kernel.writes_removed(state.pid)
     how = "draining" if state.draining else "ready" if state.ready else "not ready"
     output().result(
         f"{how}, pid {state.pid}, up {duration(state.uptime_ms)}, "
         f"{_counted(state.agents, 'agent')}{in_trouble(rows)}, "
         f"{_counted(state.clients, 'client')}, genagentd {state.software}\n"
-        f"directory {where.run}, logs {where.logs}",
+        f"directory {where.run}, logs {where.logs}"
+        + (f"\nits log was removed; have it begin anew with: kill -HUP {state.pid}" * removed),
         pid=state.pid,
         ready=state.ready,
         draining=state.draining,
@@ -428,6 +430,7 @@ def status(timeout: float) -> None:
         software=state.software,
         run_dir=str(where.run),
         log_dir=str(where.logs),
+        log_removed=removed,
     )
 
 

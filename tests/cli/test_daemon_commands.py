@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None
     assert (status["ready"], status["agents"]) == (True, 0)
     assert set(status) == {
         *("ok", "pid", "ready", "draining", "agents", "clients", "uptime_ms", "bad_frames"),
-        *("boot", "software", "run_dir", "log_dir"),
+        *("boot", "software", "run_dir", "log_dir", "log_removed"),
         *("restarting", "failed", "unresponsive"),
     }
     raced = ran(place, "genagentd", "run", "--json")
@@ -69,6 +70,26 @@ def test_a_daemon_is_started_looked_at_and_stopped(place: PrivateDaemon) -> None
     after = ran(place, "genagentd", "stop", "--json")
     assert (after.code, after.error) == (7, "not_reachable")
     assert "start one" not in after.out
+
+
+def test_a_daemon_whose_logs_were_removed_says_so_and_begins_them_anew(
+    place: PrivateDaemon,
+) -> None:
+    """It would write for nobody until its end, and everything would look fine."""
+    pid = ran(place, "genagentd", "start", "--json").json["pid"]
+    before = ran(place, "genagentd", "status")
+    shutil.rmtree(place.places.logs)
+    removed = ran(place, "genagentd", "status")
+    told = ran(place, "genagentd", "status", "--json").json["log_removed"]
+
+    os.kill(pid, signal.SIGHUP)
+
+    until(lambda: not kernel.writes_removed(pid), "it has another one")
+    until(lambda: "config.reloaded" in place.places.daemon_log.read_text(), "it is written")
+    assert (told, f"kill -HUP {pid}" in removed.out) == (True, True)
+    assert ran(place, "genagentd", "status").out.count("\n") == before.out.count("\n")
+    assert place.places.logs.stat().st_mode & 0o777 == 0o700
+    until(lambda: not any(map(kernel.writes_removed, kernel.children(pid))), "nobody has the old")
 
 
 def test_a_start_with_little_patience_says_that_it_goes_on(place: PrivateDaemon) -> None:
