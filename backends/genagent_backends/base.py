@@ -197,7 +197,10 @@ class Backend(Protocol):
         ...
 
     def terminate_session(self, session: Session, /) -> Awaitable[None] | None:
-        """Release the session. Safe to call twice; a killed agent never calls it."""
+        """Release the session. Safe to call twice; a killed agent never calls it.
+
+        The end waits for it, and for `terminate_agent` before it, for `shutdown_ms` at most.
+        """
         ...
 
 

@@ -184,7 +184,11 @@ class Agent(ABC, Generic[S]):
         return None
 
     def terminate_agent(self, _reason: ExitReason, _state: S, /) -> Answer[object]:
-        """Clean up before an orderly end. A killed agent never gets here."""
+        """Clean up before an end that was decided. A killed agent never gets here.
+
+        The end waits for this and for `terminate_session`, together, for `shutdown_ms` at most;
+        code that still blocks then is ended with its process. It cannot change the reason.
+        """
         return None
 
     def copy_state(self, state: S, /) -> S:

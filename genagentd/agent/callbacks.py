@@ -215,8 +215,18 @@ class Callbacks:
     def _fresh_ref(self) -> RequestRef:
         return RequestRef.mint(self._incarnation, os.urandom(16))
 
-    async def terminate(self, reason: ExitReason) -> None:
-        """Run both termination callbacks; neither can prevent the other, or the end."""
+    async def terminate(self, reason: ExitReason, within_ms: int | None) -> None:
+        """Run both termination callbacks; neither can prevent the end.
+
+        Nor the other, unless that is when *within_ms* have passed; None is no limit.
+        """
+        last = asyncio.create_task(self._terminated(reason))
+        within_s = None if within_ms is None else within_ms / 1000
+        _, left = await asyncio.wait({last}, timeout=within_s)
+        if left:
+            log.line("terminate.overdue", agent=self.name, within_ms=within_ms)
+
+    async def _terminated(self, reason: ExitReason) -> None:
         retained = self.retained
         await self._last(
             "terminate_agent", lambda: self.agent.terminate_agent(reason, retained.state)

@@ -1,8 +1,8 @@
 """The agent process from its first line of ours to its exit code.
 
 It can be found before it is anybody, and becomes somebody only with the daemon's
-hello. It says `Ready` or why it cannot start; its last word is why it exits, and
-what it said has two seconds to leave before the process ends. If what drives it ends in
+hello. It says `Ready` or why it cannot start, and before its end why it exits; what
+it said has two seconds to leave before the process ends. If what drives it ends in
 any other way, the process ends too, with a status and a line: it is never deaf.
 """
 
@@ -17,14 +17,13 @@ from typing import Any
 
 from genagent_protocol.envelopes import (
     AgentHello,
-    Exiting,
     Ready,
     StartRefused,
 )
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import ORDERLY, ExitReason, StartError
-from genagent_protocol.refs import AgentHandle, RequestRef
+from genagent_protocol.refs import AgentHandle
 from genagent_protocol.turns.inputs import StopRequested
 from genagentd import kernel
 from genagentd.agent import forked, incoming, log, reserve
@@ -256,7 +255,7 @@ class Life:
             # In a task of its own, which its time limit cancels, or somebody else; ours cannot be.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.create_task(context.peers.all_sent(LAST_NOTIFICATIONS_MS))
-        return _last_word(outgoing, reason, shell.unresolved)
+        return 0 if reason.text in ORDERLY else REASON_TOLD
 
     def _orphaned(self) -> None:
         """The daemon is gone: end in order, and not later than that."""
@@ -282,8 +281,3 @@ def _context(
     )
     peers = Peers(handle, outgoing.say, calls, refs)
     return Context(handle, peers, sessions)
-
-
-def _last_word(outgoing: Outgoing, reason: ExitReason, unresolved: tuple[RequestRef, ...]) -> int:
-    outgoing.say(DAEMON, Exiting(reason=reason, unresolved=unresolved))
-    return 0 if reason.text in ORDERLY else REASON_TOLD

@@ -1,12 +1,14 @@
-"""A timer in the kernel that ends this process when it can no longer end a turn itself.
+"""Timers in the kernel that end this process when it can no longer do so itself.
 
 A C call that holds the interpreter keeps every thread out, the one with the deadlines
-too. The kernel needs none of them: the timer sends a signal that nothing handles, and
-the daemon knows by its number that a turn was stuck. Each turn that has a deadline
-arms it for well after that, and disarms it in time by being able to.
+too, and a callback that waits for a lock keeps that one. The kernel needs none of them:
+a timer sends a signal that nothing handles, and the daemon knows by its number what the
+agent said last of its end, or that a turn was stuck. Each is armed for well after the
+deadline that it stands in for, and disarmed in time by whoever is able to.
 
-It runs on the processor time of the turn's thread: a process that was stopped, or not
-given a processor, has not had its time, and a callback that takes long is no turn.
+The one of turns runs on the processor time of the turn's thread: a process that was
+stopped, or not given a processor, has not had its time, and a callback that takes long is
+no turn. The one of the end runs on the clock, as a stop by the daemon does.
 """
 
 from __future__ import annotations
@@ -15,13 +17,17 @@ import ctypes
 import signal
 import time
 
-from genagent_protocol.supervision.verdicts import SIGNAL_OF_A_STUCK_TURN
+from genagent_protocol.supervision.verdicts import SIGNAL_OF_LAST_RESORT
 from genagentd.agent import log
 
 #: How long after its deadline a turn may compute that the agent has had no chance to end.
 PATIENCE_MS = 30_000
+#: How long after its own deadline an end may be held up by a callback that blocks.
+BLOCKED_MS = 1_000
+#: How long the rest of an end may take; ending its processes takes a third of that at most.
+REST_MS = 30_000
 #: The default action of a real-time signal is the end, and this one is nobody's.
-SIGNAL = signal.Signals(SIGNAL_OF_A_STUCK_TURN)
+SIGNAL = signal.Signals(SIGNAL_OF_LAST_RESORT)
 
 
 class _Event(ctypes.Structure):
@@ -46,31 +52,18 @@ class _Times(ctypes.Structure):
     )
 
 
-class LastResort:
-    """One timer of this process, made when it is first armed. A forked child has none."""
+class _Timer:
+    """One timer of this process, made when it is first set. A forked child has none."""
 
     def __init__(self) -> None:
         self._libc: ctypes.CDLL | None = None
         self._timer: ctypes.c_void_p | None = None
         self._missing = False
-        #: The deadline that it is armed for.
-        self._armed: str | None = None
 
-    def arm(self, deadline: str, after_ms: int, thread: int) -> None:
-        """End this process if *thread* computes on for `PATIENCE_MS` after that deadline."""
-        if self._timer is None and not self._missing:
-            self._make(time.pthread_getcpuclockid(thread))
-        self._armed = deadline
-        self._set(after_ms + PATIENCE_MS)
-
-    def disarm(self, deadline: str) -> None:
-        """Let nothing happen, if *deadline* is the one it was armed for last."""
-        if deadline == self._armed:
-            self._armed = None
-            self._set(0)
-
-    def _make(self, clock: int) -> None:
-        """Make it; where the system has no such timers, the log says so and nothing is armed."""
+    def make(self, clock: int) -> None:
+        """Make it, if that was not tried yet; where the system has none, the log says so."""
+        if self._timer is not None or self._missing:
+            return
         libc = ctypes.CDLL(None, use_errno=True)
         timer = ctypes.c_void_p()
         event = _Event(signal=SIGNAL, notify=0)
@@ -84,7 +77,45 @@ class LastResort:
             self._missing = True
             log.line("last_resort.missing")
 
-    def _set(self, after_ms: int) -> None:
+    def set(self, after_ms: int) -> None:
+        """End this process after so long; zero is never."""
         if self._libc is not None:
             times = _Times(value_s=after_ms // 1000, value_ns=after_ms % 1000 * 1_000_000)
             self._libc.timer_settime(self._timer, 0, ctypes.byref(times), None)
+
+
+class LastResort:
+    """What ends this process if a turn computes on."""
+
+    def __init__(self) -> None:
+        self._timer = _Timer()
+        #: The deadline that it is armed for.
+        self._armed: str | None = None
+
+    def arm(self, deadline: str, after_ms: int, thread: int) -> None:
+        """End this process if *thread* computes on for `PATIENCE_MS` after that deadline."""
+        self._timer.make(time.pthread_getcpuclockid(thread))
+        self._armed = deadline
+        self._timer.set(after_ms + PATIENCE_MS)
+
+    def disarm(self, deadline: str) -> None:
+        """Let nothing happen, if *deadline* is the one it was armed for last."""
+        if deadline == self._armed:
+            self._armed = None
+            self._timer.set(0)
+
+
+class LastMoment:
+    """What ends this process if its own end does not come to one."""
+
+    def __init__(self) -> None:
+        self._timer = _Timer()
+
+    def arm(self, after_ms: int) -> None:
+        """End this process after so long, whatever it does."""
+        self._timer.make(time.CLOCK_MONOTONIC)
+        self._timer.set(after_ms)
+
+    def disarm(self) -> None:
+        """Let nothing happen."""
+        self._timer.set(0)

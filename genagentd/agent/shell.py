@@ -16,7 +16,7 @@ from typing import assert_never
 from genagent_protocol import answers, envelopes
 from genagent_protocol.header import DAEMON, Header
 from genagent_protocol.reasons import ExitReason
-from genagent_protocol.refs import AgentHandle, RequestRef
+from genagent_protocol.refs import AgentHandle
 from genagent_protocol.turns import effects, inputs
 from genagent_protocol.turns.held import under_way
 from genagent_protocol.turns.rules import advance, begin
@@ -25,7 +25,7 @@ from genagentd.agent import incoming, log
 from genagentd.agent.callbacks import Callbacks
 from genagentd.agent.context import Context
 from genagentd.agent.inbox import Frame, Inbox, Item, Swept
-from genagentd.agent.last_resort import LastResort
+from genagentd.agent.last_resort import BLOCKED_MS, REST_MS, LastMoment, LastResort
 from genagentd.agent.mail import Mail
 from genagentd.agent.observing import Observer
 from genagentd.agent.opening import Opened
@@ -76,13 +76,18 @@ class Shell:
         self._deadlines: Deadlines[inputs.DeadlineName] = Deadlines(self._deadline_passed)
         self._deadline_turns: dict[inputs.DeadlineName, int | None] = {}
         self._last_resort = LastResort()
+        self._last_moment = LastMoment()
         self._sweeping: asyncio.Task[None] | None = None
         self._exit: ExitReason | None = None
-        #: Accepted requests that got no outcome, once the agent has exited.
-        self.unresolved: tuple[RequestRef, ...] = ()
 
     async def run(self) -> ExitReason:
         """Live, and return why that ended; everything said until then has been handed over."""
+        try:
+            return await self._lived()
+        finally:
+            self._last_moment.disarm()
+
+    async def _lived(self) -> ExitReason:
         await self._obey(self._begun)
         taken = 0
         while self._exit is None:
@@ -221,11 +226,15 @@ class Shell:
             case effects.KeepTurn():
                 await self._keep(effect)
             case effects.Leaving(unresolved):
-                self._tell_what_it_leaves(unresolved)
-            case effects.Terminate(reason, unresolved):
-                # The callbacks may take longer than anybody waits for.
-                self._tell_what_it_leaves(unresolved)
-                await self._callbacks.terminate(reason)
+                self._outgoing.say(DAEMON, envelopes.Leaving(unresolved=unresolved))
+                self._outgoing.flush()
+            case effects.Terminate(reason, unresolved, within_ms):
+                # The callbacks may take longer than anybody waits for, and never come back.
+                self._outgoing.say(DAEMON, envelopes.Exiting(reason=reason, unresolved=unresolved))
+                self._outgoing.flush()
+                if within_ms is not None:
+                    self._last_moment.arm(within_ms + BLOCKED_MS)
+                await self._callbacks.terminate(reason, within_ms)
             case (
                 effects.SendAdmission()
                 | effects.SendEvent()
@@ -236,11 +245,6 @@ class Shell:
             case _:
                 self._do(effect)
         return None
-
-    def _tell_what_it_leaves(self, unresolved: tuple[RequestRef, ...]) -> None:
-        self.unresolved = unresolved
-        self._outgoing.say(DAEMON, envelopes.Leaving(unresolved=unresolved))
-        self._outgoing.flush()
 
     def _do(
         self,
@@ -272,6 +276,7 @@ class Shell:
             case effects.Emit():
                 self._observer.note(effect)
             case effects.Exit(reason):
+                self._last_moment.arm(REST_MS)
                 self._exit = reason
             case _:
                 assert_never(effect)

@@ -180,8 +180,8 @@ class StartRefused:
 class Leaving:
     """Agent → daemon: asked to end, I hold these accepted requests without a completion.
 
-    Said at once, and again before the termination callbacks, since the agent may be
-    killed before it can say `Exiting`: then the last list is accounted for.
+    Said at once, since the agent may be killed before it can say `Exiting`: then this list
+    is accounted for.
     """
 
     unresolved: tuple[RequestRef, ...] = ()
@@ -189,8 +189,9 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exiting:
-    """Agent → daemon, last of all: why I exit. Believed only with the reserved exit status.
+    """Agent → daemon: why I exit. Believed only with the reserved exit status or signal.
 
+    Said before the termination callbacks, which may not come back in time.
     `unresolved` are the accepted requests that got no outcome; they are
     accounted for in the daemon's log and nowhere else.
     """

@@ -84,6 +84,27 @@ def test_F004_the_reason_is_what_the_kernel_says(
     assert exact == count
 
 
+@pytest.mark.parametrize("how", ["awaits", "waits", "keeps the interpreter"])
+@pytest.mark.parametrize("end", ["callback_failed", "turn_stuck", "shutdown"])
+def test_F004_what_does_not_come_back_from_its_end_changes_neither_that_nor_its_reason(
+    client: Client, how: str, end: str
+) -> None:
+    """F004: an end that was decided comes, also if nobody asked for it and would kill."""
+    limits = {"shutdown_ms": 300, "interrupt_grace_ms": 100, "watchdog_ms": 100}
+    turn: fleet.Turn = [{"hang": "busy", "for_ms": 600_000}] if end == "turn_stuck" else fleet.SAYS
+    options = {**limits, "how": how}
+    handle = fleet.start(client, "a", turn, agent="HangsAtTheEnd", options=options)
+    client.at(handle).monitor()
+
+    if end == "shutdown":
+        client.drain("a")
+    else:
+        client.at(handle).submit_with_completion("end")
+
+    expected = "normal" if end == "shutdown" else end
+    assert fleet.down(client, handle).reason.text == expected
+
+
 def test_F004_a_process_that_used_up_its_processor_time_says_so(client: Client) -> None:
     """F004: a limit of the system is a signal like any other."""
     handle = fleet.start(client, "a", [{"hang": "busy", "for_ms": 20_000}], agent="Strict")

@@ -92,7 +92,7 @@ def test_s216_an_idle_agent_drains_at_once() -> None:
     agent = ScriptedAgent()
 
     assert agent.drain() == Ok()
-    assert agent.orders(Terminate, Exit) == [Terminate(NORMAL), Exit(NORMAL)]
+    assert agent.orders(Terminate, Exit) == [Terminate(NORMAL, within_ms=5_000), Exit(NORMAL)]
 
 
 def test_s217_a_caller_that_gives_up_does_not_undo_a_drain() -> None:
@@ -156,7 +156,7 @@ def test_s225_a_stop_stops_the_turn_before_the_callbacks_of_the_end() -> None:
 
     assert agent.orders(DropTurn, Terminate, Exit) == [
         DropTurn(1),
-        Terminate(SHUTDOWN, unresolved=(ref(1),)),
+        Terminate(SHUTDOWN, (ref(1),), 5_000),
         Exit(SHUTDOWN),
     ]
     assert agent.handled("handle_error") == []
@@ -178,7 +178,7 @@ def test_s235_the_loss_of_the_daemon_ends_the_agent_and_answers_nobody() -> None
     agent.stopped()
 
     assert agent.reply(ref(1)) is None
-    assert agent.orders(Terminate) == [Terminate(ExitReason("registry_lost"), (ref(1),))]
+    assert agent.orders(Terminate) == [Terminate(ExitReason("registry_lost"), (ref(1),), 5_000)]
 
 
 def test_a_stop_answers_active_queued_and_draining_asks_alike() -> None:
@@ -216,7 +216,7 @@ def test_the_grace_of_a_stop_leaves_time_for_the_callbacks() -> None:
     agent.deadline("grace")
     assert agent.orders(AbandonTurn, Terminate, Exit) == [
         AbandonTurn(1),
-        Terminate(SHUTDOWN, unresolved=(ref(1),)),
+        Terminate(SHUTDOWN, (ref(1),), 1_000),
         Exit(SHUTDOWN),
     ]
 
@@ -252,7 +252,7 @@ def test_a_turn_that_does_not_end_takes_the_agent_with_it() -> None:
 
     assert agent.orders(AbandonTurn, Terminate, Exit) == [
         AbandonTurn(1),
-        Terminate(TURN_STUCK, unresolved=(ref(1),)),
+        Terminate(TURN_STUCK, (ref(1),), 5_000),
         Exit(TURN_STUCK),
     ]
     assert agent.completions(1) == []
@@ -280,7 +280,7 @@ def test_s247_terminated_is_told_after_both_callbacks() -> None:
     agent.stop()
 
     assert agent.effects[-3:] == [
-        Terminate(SHUTDOWN),
+        Terminate(SHUTDOWN, within_ms=5_000),
         Emit(name="terminated", reason=SHUTDOWN),
         Exit(SHUTDOWN),
     ]

@@ -60,7 +60,7 @@ def test_s155_a_bad_pre_run_ends_the_agent_with_its_reason(
     """Both termination callbacks get that reason."""
     agent = ScriptedAgent(opening=answer)
 
-    assert agent.orders(Terminate, Exit) == [Terminate(reason), Exit(reason)]
+    assert agent.orders(Terminate, Exit) == [Terminate(reason, within_ms=5_000), Exit(reason)]
 
 
 @pytest.mark.parametrize(("sent", "rewritten"), [("rewritten", True), ("p", False)])
@@ -223,7 +223,7 @@ def test_s168_a_stop_runs_no_post_run() -> None:
     agent.stop()
 
     assert agent.handled("post_run") == []
-    assert agent.orders(Terminate) == [Terminate(SHUTDOWN)]
+    assert agent.orders(Terminate) == [Terminate(SHUTDOWN, within_ms=5_000)]
 
 
 @pytest.mark.parametrize("answer", [raises("handle_event"), Skip()], ids=["raises", "garbage"])
@@ -270,7 +270,7 @@ def test_s171_a_bad_handle_response_ends_the_agent(answer: Answer, error: str) -
         "callback_failed", FrozenDict({"callback": "handle_response", "error": error})
     )
 
-    assert agent.orders(Terminate, Exit) == [Terminate(reason, unresolved=(ref(1),)), Exit(reason)]
+    assert agent.orders(Terminate, Exit) == [Terminate(reason, (ref(1),), 5_000), Exit(reason)]
     assert agent.orders(SendCompletion) == []
 
 

@@ -172,15 +172,15 @@ class Conversation:
         return (await self.call(requests.GetStatus())).agent_state
 
     async def stop(self) -> envelopes.Exiting:
-        """Stop the agent, and return its last word."""
+        """Stop the agent, and return why it says that it exits."""
         self.say(envelopes.StopAsked(reason=SHUTDOWN))
         return await self.ended()
 
     async def ended(self) -> envelopes.Exiting:
-        """Return the agent's last word when its life is over."""
+        """Return why the agent says that it exits, when its life is over."""
         last = await self.next(envelopes.Exiting)
         await over(self.life)
-        assert self.said[-1].envelope == last
+        assert self.told(envelopes.Exiting) == [last]
         return last
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Awaitable
 
 from genagent_protocol import codec
 from genagent_protocol.envelopes import Completion, Down, Hello, Request
@@ -20,7 +22,7 @@ from genagent_protocol.reasons import UNKNOWN, ExitReason
 from genagent_protocol.refs import MonitorRef, RequestRef
 from genagent_protocol.requests import Whereis
 from genagentd import Agent, NoReply, Started
-from genagentd.agent import last_resort
+from genagentd.agent import last_resort, shell
 from genagentd.agent.outgoing import Outgoing
 
 
@@ -91,6 +93,28 @@ class SlowToEnd(Quiet):
 
     def terminate_agent(self, reason: ExitReason, state: None) -> None:
         time.sleep(self.seconds)
+
+
+class HangsAtTheEnd(Quiet):
+    """Never lets go at its end, in the way that the option `how` says; fails at a response."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        vars(shell).update(BLOCKED_MS=200)
+        self.how = options["how"]
+        return Started(_without(options, "how"), None)
+
+    def handle_response(self, ref: RequestRef, response: Response, state: None) -> NoReply[None]:
+        raise LookupError("no such thing")
+
+    def terminate_agent(self, reason: ExitReason, state: None) -> Awaitable[None] | None:
+        match self.how:
+            case "awaits":
+                return asyncio.Event().wait()  # type: ignore[return-value]  # it never returns
+            case "waits":
+                threading.Event().wait()
+            case _:
+                re.match(r"(a+)+$", "a" * 60 + "b")
+        return None
 
 
 class Strict(Quiet):

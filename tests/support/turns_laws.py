@@ -181,6 +181,9 @@ def _see(ledger: Ledger, effect: does.Effect, after: at.Agent, *, last: bool) ->
             law(last, "Invoke is not the last effect")
             return ledger
         case does.Leaving(unresolved) | does.Terminate(unresolved=unresolved):
+            if isinstance(effect, does.Terminate):
+                bound = after.limits.shutdown_ms
+                law(effect.within_ms == bound, "the end is bounded by the window of a stop")
             _accounted(ledger, unresolved, leaving=after.leaving is not None)
             return ledger
         case does.Exit():

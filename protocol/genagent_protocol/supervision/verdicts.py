@@ -1,8 +1,8 @@
 """What an end means: the reason a DOWN gives, the error a start gets, whether to go on.
 
 The kernel's status decides. What the agent said about itself is believed only
-together with the one exit status that is reserved for it, because nothing else
-could have been that status by accident.
+together with the one exit status, or the one signal, that is reserved for it, because
+nothing else could have been that status by accident.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from genagent_protocol.supervision.terms import RestartPolicy, Terms
 #: The exit status with which an agent tells that it gave its reason itself.
 REASON_GIVEN_STATUS = 70
 SIGKILL = 9
-#: With this an agent's timer in the kernel ends it when a turn keeps the interpreter to itself.
-SIGNAL_OF_A_STUCK_TURN = 64
+#: With this an agent's timer in the kernel ends it when it cannot end itself: a turn keeps the
+#: interpreter, or what runs at its end does not come back.
+SIGNAL_OF_LAST_RESORT = 64
 
 #: The reasons an agent may give for its own end.
 OWN_REASONS = frozenset(
@@ -62,11 +63,21 @@ def exit_reason(life: Life) -> ExitReason:
         case Signalled(signal):
             if signal == SIGKILL and life.abuse is not None:
                 return ExitReason("protocol_abuse", life.abuse)
-            if signal == SIGNAL_OF_A_STUCK_TURN:
-                return TURN_STUCK
+            if signal == SIGNAL_OF_LAST_RESORT:
+                return _decided(life)
             return ExitReason(f"signal:{signal}")
         case _:
             assert_never(life.status)
+
+
+def _decided(life: Life) -> ExitReason:
+    """Return why an agent wanted to end that its own timer ended; a turn kept it, else."""
+    said = life.said
+    if said is not None and said.text in ORDERLY:
+        return NORMAL if life.asked is None else SHUTDOWN
+    if said is not None and said.text in OWN_REASONS:
+        return said
+    return TURN_STUCK
 
 
 def _own_reason(life: Life, code: int) -> ExitReason | None:

@@ -300,11 +300,14 @@ class Leaving:
 class Terminate:
     """Run `terminate_agent`, then `terminate_session`; neither can prevent the end.
 
-    `unresolved` are the requests that get no outcome. They are told before anything runs.
+    Nor put it off: when `within_ms` have passed, whatever still runs is left, and the process
+    ends for this reason; None is no limit. `unresolved` are the requests that get no outcome.
+    They are told, and so is the reason, before anything runs.
     """
 
     reason: ExitReason
     unresolved: tuple[RequestRef, ...] = ()
+    within_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,9 +46,13 @@ def dispatch(agent: Agent, request: Request, then: tuple[Effect, ...] = ()) -> A
 
 
 def leave(agent: Agent, reason: ExitReason) -> Advance:
-    """Return the agent exited: both termination callbacks, then the end."""
+    """Return the agent exited: both termination callbacks, then the end.
+
+    They have the window of a stop, also where nobody asked for one: whoever waits for the end
+    of an agent would wait for ever for one that cannot let go of something.
+    """
     farewell = (
-        Terminate(reason, held(agent)),
+        Terminate(reason, held(agent), agent.limits.shutdown_ms),
         Emit(name="terminated", reason=reason),
         Exit(reason),
     )

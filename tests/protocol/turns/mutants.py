@@ -385,6 +385,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "if False:",
         SCENARIOS + "ends.py",
     ),
+    mutant(
+        "an end may take for ever unless somebody asked for it",
+        rules_work.leave,
+        "Terminate(reason, held(agent), agent.limits.shutdown_ms)",
+        "Terminate(reason, held(agent))",
+    ),
     # Capture
     mutant(
         "an event larger than the room left is kept",
