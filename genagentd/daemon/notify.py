@@ -1,7 +1,8 @@
 """What the service manager is told, in systemd's notification protocol.
 
 Silent where nobody listens, and never waiting: a service manager that is slow or gone
-is no reason to keep agents waiting.
+is no reason to keep agents waiting. What it did not take, because too much waits for it
+already, is kept and told again; of each kind the latest only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections.abc import MutableMapping
 
 #: What the service manager puts into our environment, for us and for nobody below us.
 _OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+#: How long after a notification that was not taken the next try is, if nothing comes before.
+RETRY_S = 1.0
 
 
 class ServiceManager:
@@ -29,23 +32,23 @@ class ServiceManager:
         self._status = ""
         self._stopping = False
         self._timer: asyncio.TimerHandle | None = None
+        #: What was not taken yet, in its order, by the name of its first assignment.
+        self._untold: dict[str, str] = {}
+        self._retry: asyncio.TimerHandle | None = None
 
-    def say(self, *assignments: str) -> None:
-        """Send one notification, or lose it."""
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                message = "\n".join(assignments).encode()
-                self._socket.sendto(message, socket.MSG_DONTWAIT, self._address)
+    def ready(self) -> None:
+        """Say that the daemon serves, or does so with its new configuration."""
+        self._tell("READY=1")
 
     def reloading(self) -> None:
-        """Say that the configuration is being read again; `READY=1` has to follow."""
-        self.say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+        """Say that the configuration is being read again; `ready` has to follow."""
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
 
     def stopping(self) -> None:
         """Say that the end has begun, once."""
         if not self._stopping:
             self._stopping = True
-            self.say("STOPPING=1")
+            self._tell("STOPPING=1")
 
     def status(self, agents: int, clients: int) -> None:
         """Say how many agents and clients there are, and that they are to end, if that changed."""
@@ -53,20 +56,54 @@ class ServiceManager:
         status = f"STATUS={ending}{_count(agents, 'agent')}, {_count(clients, 'client')}"
         if status != self._status:
             self._status = status
-            self.say(status)
+            self._tell(status)
+
+    def _tell(self, *assignments: str) -> None:
+        """Send one notification behind those that were not taken yet, or keep it with them."""
+        if self._socket is not None:
+            name = assignments[0].partition("=")[0]
+            self._untold.pop(name, None)
+            self._untold[name] = "\n".join(assignments)
+            self._tell_the_rest()
+
+    def _tell_the_rest(self) -> None:
+        """Send what was not taken yet, as far as it is taken now."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for name, message in tuple(self._untold.items()):
+            try:
+                self._send(message)
+            except BlockingIOError:
+                loop = asyncio.get_running_loop()
+                self._retry = loop.call_later(RETRY_S, self._tell_the_rest)
+                return
+            except OSError:
+                return  # Nobody is there; if somebody is again, the next occasion tells it.
+            del self._untold[name]
+
+    def _send(self, message: str) -> None:
+        assert self._socket is not None
+        self._socket.sendto(message.encode(), socket.MSG_DONTWAIT, self._address)
 
     def keep_watchdog_fed(self) -> None:
         """Ping at half the period, from the loop itself: a blocked loop stops pinging."""
         if self._socket is not None and self._watchdog_s is not None:
-            self.say("WATCHDOG=1")
+            # The latest one is all that counts, and a lost one is followed by another.
+            with contextlib.suppress(OSError):
+                self._send("WATCHDOG=1")
+            self._tell_the_rest()
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._watchdog_s / 2, self.keep_watchdog_fed)
 
     def close(self) -> None:
-        """Stop pinging."""
+        """Stop pinging, and say what is left if that can be."""
         if self._timer is not None:
             self._timer.cancel()
         if self._socket is not None:
+            self._tell_the_rest()
+            if self._retry is not None:
+                self._retry.cancel()
             self._socket.close()
             self._socket = None
 

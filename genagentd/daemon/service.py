@@ -178,7 +178,7 @@ class _Service:
         self._listen()
         self._daemon.shell.warm()
         report("ready", pid=os.getpid(), run=str(self._places.run))
-        self._manager.say("READY=1")
+        self._manager.ready()
         self._tell()
         self._manager.keep_watchdog_fed()
         await self._daemon.shell.finished.wait()
@@ -229,7 +229,7 @@ class _Service:
             self._reconfigure()
         finally:
             # Whatever goes wrong, the service manager waits for it.
-            self._manager.say("READY=1")
+            self._manager.ready()
 
     def _reconfigure(self) -> None:
         try:
