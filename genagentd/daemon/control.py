@@ -217,7 +217,11 @@ class Daemon:
                     )
                 )
             case requests.OpenGroup():
-                self._feed(inputs.GroupOpenRequested(call=caller, client=sender.number))
+                self._feed(
+                    inputs.GroupOpenRequested(
+                        call=caller, client=sender.number, owner_pid=sender.pid or None
+                    )
+                )
             case requests.CloseGroup():
                 self._feed(
                     inputs.GroupCloseRequested(

@@ -43,11 +43,13 @@ def listener(tmp_path: Path) -> Iterator[Listener]:
 def fill(path: Path) -> int:
     """Let too much wait for whoever listens at *path*, from others; return how much that is."""
     count = 0
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as other:
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                other.sendto(b"X=1", str(path))
-                count += 1
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as other,
+        contextlib.suppress(BlockingIOError),
+    ):
+        while True:
+            other.sendto(b"X=1", str(path))
+            count += 1
     return count
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from genagent_protocol.plain import Plain
 from genagent_protocol.reasons import ExitReason
 from genagent_protocol.supervision import rules
-from genagent_protocol.supervision.effects import Answer, Answered, Effect, Emit, SendDown
+from genagent_protocol.supervision.effects import (
+    Answer,
+    Answered,
+    Effect,
+    Emit,
+    EventName,
+    SendDown,
+)
 from genagent_protocol.supervision.inputs import AgentReady, Input, StartRequested
 from genagent_protocol.supervision.table import empty
 from support.supervision_phases import born
@@ -63,6 +71,11 @@ class Rehearsal:
     def reports(self) -> list[str]:
         """Return the names of the events emitted."""
         return [effect.event for effect in self.orders if isinstance(effect, Emit)]
+
+    def told(self, event: EventName) -> list[dict[str, Plain]]:
+        """Return what was told with each report of *event*."""
+        emitted = [effect for effect in self.orders if isinstance(effect, Emit)]
+        return [dict(effect.metadata) for effect in emitted if effect.event == event]
 
 
 def position(effects: list[Effect], kind: type[Effect]) -> int:

@@ -44,9 +44,10 @@ class Draft:
             self.order(Answer(call, answer))
 
     def emit(self, event: EventName, child: Child, **facts: Plain) -> None:
-        """Order a report about *child*."""
+        """Order a report about *child*; what of *facts* is None is left out."""
         named = {"agent": child.terms.name, "incarnation": child.last.text}
-        self.order(Emit(event, FrozenDict({**named, **facts})))
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        self.order(Emit(event, FrozenDict({**named, **known})))
 
     def put(self, child: Child) -> Child:
         """Store *child* under its key and return it."""

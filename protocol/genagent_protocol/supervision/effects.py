@@ -218,7 +218,8 @@ class Emit:
     """Report for operators: identities, reasons and durations, never content.
 
     `agent.*` and `channel.*` carry `agent` (the name) and `incarnation`; `agent.started` and
-    `agent.down` carry `pid`, too.
+    `agent.down` carry `pid`, too. `agent.started` and `agent.stopping` carry `group`, if the
+    agent is in one, and `agent.stopping` and `group.closed` a `cause`.
     """
 
     event: EventName

@@ -26,7 +26,7 @@ from genagent_protocol.supervision.inputs import (
     ShutdownRequested,
     Timer,
 )
-from genagent_protocol.supervision.table import Child
+from genagent_protocol.supervision.table import Child, GroupEnd
 from genagent_protocol.supervision.terms import Terms
 
 #: The end of a shutdown's grace, at most half of it: who is still in a turn is stopped then,
@@ -52,15 +52,15 @@ def end_child(draft: Draft, child: Child, why: Ending, *, drain: bool = False) -
     elif not life.ready:
         lives.kill(draft, child, why, _verdict(why, child.terms))
     elif life.reachable:
-        _ask(draft, child, "drain" if drain else "stop")
+        _ask(draft, child, "drain" if drain else "stop", why)
 
 
-def _ask(draft: Draft, child: Child, wish: Literal["drain", "stop"]) -> None:
+def _ask(draft: Draft, child: Child, wish: Literal["drain", "stop"], why: Ending) -> None:
     life = living(child)
     if life.asked == "stop" or life.asked == wish:
         return
     child = draft.put_life(child, replace(life, asked=wish))
-    draft.emit("agent.stopping", child, drain=wish == "drain")
+    draft.emit("agent.stopping", child, drain=wish == "drain", cause=why, group=child.terms.group)
     draft.order(AskToStop(life.incarnation, SHUTDOWN, drain=wish == "drain"))
     if wish == "stop" and child.terms.shutdown_ms is not None:
         draft.arm(child, "stop", child.terms.shutdown_ms)
@@ -78,7 +78,7 @@ def _verdict(why: Ending, terms: Terms) -> StartError:
             assert_never(why)
 
 
-def close_group(draft: Draft, number: int, call: Call) -> None:
+def close_group(draft: Draft, number: int, call: Call, cause: GroupEnd) -> None:
     """End every agent of the group; *call* is answered when none is left.
 
     All of them refuse new turns before the first is asked to stop, so that none
@@ -86,7 +86,8 @@ def close_group(draft: Draft, number: int, call: Call) -> None:
     """
     group = draft.table.groups[number]
     closers = group.closers if call is None else (*group.closers, call)
-    closing = replace(group, closing=True, closers=closers)
+    # What began its end is why it ends, also where its owner goes or closes it meanwhile.
+    closing = replace(group, cause=group.cause or cause, closers=closers)
     draft.table = replace(draft.table, groups=draft.table.groups.put(number, closing))
     if group.closing:
         return

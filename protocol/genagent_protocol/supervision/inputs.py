@@ -109,10 +109,11 @@ class DemonitorRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOpenRequested:
-    """A client wants a group of its own; the answer names it."""
+    """A client wants a group of its own; the answer names it. `owner_pid` is for the reports."""
 
     call: Call
     client: int
+    owner_pid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,7 @@ def ready(draft: Draft, fact: AgentReady) -> None:
     child = draft.disarm(child, ("start", "missed"))
     child = draft.put_life(child, replace(living(child), ready=True))
     child = draft.put(replace(child, proven=True, starter=None))
-    draft.emit("agent.started", child, pid=life.pid)
+    draft.emit("agent.started", child, pid=life.pid, group=child.terms.group)
     handle = handle_of(draft.table, child)
     assert handle is not None
     draft.answer(starter, Started(handle))

@@ -112,9 +112,10 @@ def open_group(draft: Draft, request: GroupOpenRequested) -> None:
         draft.answer(request.call, Refused(SHUTTING_DOWN))
         return
     number = table.next_group
-    groups = table.groups.put(number, Group(owner=request.client))
+    group = Group(owner=request.client, owner_pid=request.owner_pid)
+    groups = table.groups.put(number, group)
     draft.table = replace(table, next_group=number + 1, groups=groups)
-    draft.order(Emit("group.opened", FrozenDict({"group": number})))
+    draft.order(Emit("group.opened", FrozenDict({"group": number, "owner_pid": group.owner_pid})))
     draft.answer(request.call, GroupRunning(number))
 
 
@@ -123,7 +124,7 @@ def close_group(draft: Draft, request: GroupCloseRequested) -> None:
     if not _owns(draft, request.client, request.group):
         draft.answer(request.call, Refused(NOT_FOUND))
         return
-    endings.close_group(draft, request.group, request.call)
+    endings.close_group(draft, request.group, request.call, "closed")
 
 
 def client_gone(draft: Draft, fact: ClientGone) -> None:
@@ -133,7 +134,7 @@ def client_gone(draft: Draft, fact: ClientGone) -> None:
             _unwatch(draft, client, ref)
     for number, group in tuple(draft.table.groups.items()):
         if group.owner == fact.client:
-            endings.close_group(draft, number, call=None)
+            endings.close_group(draft, number, None, "owner_gone")
 
 
 def _unwatch(draft: Draft, client: int, ref: MonitorRef) -> None:

@@ -50,7 +50,12 @@ def settle_group(draft: Draft, number: int) -> None:
     if not group.closing or any(c.terms.group == number for c in table.children.values()):
         return
     draft.table = replace(table, groups=table.groups.without(number))
-    draft.order(Emit("group.closed", FrozenDict({"group": number})))
+    draft.order(
+        Emit(
+            "group.closed",
+            FrozenDict({"group": number, "owner_pid": group.owner_pid, "cause": group.cause}),
+        )
+    )
     for call in group.closers:
         draft.answer(call, Done())
 

@@ -20,6 +20,7 @@ from genagent_protocol.supervision.terms import Terms
 Phase = Literal["starting", "running", "stopping", "exited", "restarting", "failed"]
 #: How far a shutdown is: agents finish their turns, or are stopped, or are killed.
 Shutdown = Literal["draining", "stopping", "forced"]
+GroupEnd = Literal["closed", "owner_gone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,15 @@ class Group:
     """A set of agents that end with their owner; closing, it takes no more starts."""
 
     owner: int
-    closing: bool = False
+    owner_pid: int | None = None
+    #: Why it is closing.
+    cause: GroupEnd | None = None
     closers: tuple[Call, ...] = ()
+
+    @property
+    def closing(self) -> bool:
+        """Whether its end has begun."""
+        return self.cause is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from genagent_protocol.reasons import NOT_FOUND, SHUTDOWN, ExitReason
@@ -94,6 +96,42 @@ def test_a_closing_group_takes_no_more_starts() -> None:
     answer = daemon.answer("late")
     assert isinstance(answer, NotStarted)
     assert answer.error.kind == "group_not_running"
+
+
+@pytest.mark.parametrize(
+    ("ends", "cause"),
+    [
+        ([close()], "closed"),
+        ([ClientGone(1)], "owner_gone"),
+        ([close(), ClientGone(1)], "closed"),
+    ],
+)
+def test_the_reports_tell_why_a_group_ended_and_whose_it_was(ends: list[Input], cause: str) -> None:
+    """An operator sees agents end, and would not know of a stop from the death of a program."""
+    daemon = Rehearsal(replace(OPEN, owner_pid=77))
+    member = daemon.run_agent(start(group=1))
+
+    daemon.tell(*ends, dies(number=member), drained(member))
+
+    about = {"group": 1, "owner_pid": 77}
+    assert daemon.told("group.opened") == [about]
+    assert daemon.told("group.closed") == [{**about, "cause": cause}]
+    [begun], [ended] = daemon.told("agent.started"), daemon.told("agent.stopping")
+    assert (begun["group"], ended["group"], ended["cause"]) == (1, 1, "group")
+
+
+def test_the_reports_tell_a_stop_from_the_end_of_a_group_and_of_the_daemon() -> None:
+    """Outside of a group none is named."""
+    daemon = opened()
+    daemon.run_agent(start(group=1))
+    daemon.run_agent(start(name="b"))
+
+    daemon.tell(stop(group=1), ShutdownRequested(grace_ms=1_000))
+
+    first, second = daemon.told("agent.stopping")
+    assert (first["cause"], first["group"]) == ("stop", 1)
+    assert second["cause"] == "shutdown"
+    assert "group" not in second
 
 
 def test_names_are_unique_across_groups() -> None:
