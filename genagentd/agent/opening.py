@@ -27,6 +27,7 @@ from genagentd.agent.class_names import full_name_of, kind_of
 from genagentd.agent.loading import load_agent, load_backend
 from genagentd.agent.plain_agent import PlainAgent
 from genagentd.agent.signatures import misfit, misspelled
+from genagentd.system_text import sayable
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ async def open_agent(
 
 async def _opened(start: StartAgent, introduce: Callable[[AnyAgent], None]) -> Opened | StartError:
     if start.cwd is not None:
-        sys.path.insert(0, start.cwd)
+        sys.path.insert(0, sayable(start.cwd))
     split = split_options(start.options)
     if isinstance(split, StartError):
         return split

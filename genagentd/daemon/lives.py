@@ -35,6 +35,7 @@ from genagentd.environment import agent_environment
 from genagentd.log_line import log_line
 from genagentd.paths import Places, make_private
 from genagentd.socket_path import UnusablePlace
+from genagentd.system_text import sayable
 
 #: How often a launch is tried; each time the helper gets twice as long.
 LAUNCH_ATTEMPTS = 3
@@ -118,8 +119,10 @@ class Life:
         except OSError as error:
             self._not_born(_exhausted(f"no process could be started: {error}"))
         except Exception as error:
-            # A bug of ours; the start is answered all the same, and the task's end logs it.
-            self._not_born(_exhausted(f"no process could be started: {error!r}"))
+            # A bug of ours; the start is answered all the same, and the task's end logs it. What
+            # the error holds may be an environment, and is nothing for a message.
+            kind = type(error).__name__
+            self._not_born(_exhausted(f"no process could be started: {kind}, in the daemon's log"))
             raise
         else:
             self._launched()
@@ -128,7 +131,7 @@ class Life:
                 self._log.handed_over()
 
     def _checked_directory(self) -> str:
-        cwd = self.start.cwd or "/"
+        cwd = sayable(self.start.cwd or "/")
         if not os.path.isabs(cwd):
             wrong = "is not absolute"
         elif not os.path.isdir(cwd):
@@ -137,7 +140,7 @@ class Life:
             wrong = "may not be entered"
         else:
             return cwd
-        message = f"the working directory {cwd} {wrong}"
+        message = f"the working directory {self.start.cwd} {wrong}"
         raise Refusal(StartError(kind="bad_directory", message=message))
 
     async def _try_to_launch(self, cwd: str, log: Log) -> None:
@@ -375,4 +378,4 @@ def _exhausted(message: str) -> StartError:
 
 
 def _text_environment(env: FrozenDict) -> dict[str, str]:
-    return {name: str(value) for name, value in env.items()}
+    return {sayable(name): sayable(str(value)) for name, value in env.items()}

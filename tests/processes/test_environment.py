@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -49,6 +50,64 @@ def test_what_proc_shows_of_an_agent_holds_nothing_of_the_daemons(secretive: Pri
     assert b"canary-3f9d" not in shown
     assert b"GENAGENT_" not in shown
     assert b"PATH=" in shown
+
+
+_LOCALES = {
+    "ascii": {"LC_ALL": "C", "PYTHONUTF8": "0"},
+    "utf-8": {"LC_ALL": "C.UTF-8"},
+}
+_SHOWS = """
+import os
+from genagentd import Agent, Started
+
+class Shows(Agent):
+    def init_agent(self, options):
+        there = os.environb["GRÜSSE".encode()], os.environb[b"NAME"], os.getcwdb()
+        return Started(options, there)
+
+    def handle_response(self, ref, response, state):
+        raise NotImplementedError
+
+    def show_state(self, state):
+        return state
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("locale", _LOCALES)
+def test_what_a_locale_has_no_letters_for_reaches_the_agent_as_it_is(
+    nothing_left: None, tmp_path: Path, locale: str, method: str
+) -> None:
+    """A daemon that a service manager starts has often no locale at all; its clients have one."""
+    there = tmp_path / "häuser"
+    there.mkdir()
+    (there / "shows_what_it_got.py").write_text(_SHOWS, encoding="utf-8")
+    environment = {
+        **_LOCALES[locale],
+        "GENAGENT_START_METHOD": method,
+        "GENAGENT_PASS_ENV": "NAME",
+        "NAME": "Zoë",
+    }
+    daemon = PrivateDaemon(environment=environment)
+    try:
+        with Client(daemon.start().run) as client:
+            client.start_agent(
+                "shows_what_it_got:Shows",
+                name="größe",
+                backend="echo",
+                cwd=there,
+                env={"GRÜSSE": "日本"},
+            )
+            shown = client.status("größe").agent_state
+            with pytest.raises(Refused, match=r"bad_directory.*nirgends-ü does not exist"):
+                client.start_agent(None, name="b", backend="echo", cwd=tmp_path / "nirgends-ü")
+            client.stop("größe")
+        assert "internal.error" not in daemon.log
+    finally:
+        daemon.stop()
+        daemon.cleanup()
+
+    assert shown == tuple(os.fsencode(text) for text in ("日本", "Zoë", str(there)))
 
 
 def test_what_is_passed_no_more_is_in_no_later_process(
