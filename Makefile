@@ -1,5 +1,5 @@
 # Everything here is a script; CI calls the same ones.
-.PHONY: run test test-all check fault bench mutants test-real docs install clean
+.PHONY: run test test-all check fault bench mutants test-real test-pythons docs install clean
 
 run: install        ## start a private daemon, run one prompt through it, stop everything
 	@scripts/run
@@ -24,6 +24,9 @@ mutants: install    ## plant bugs in the machines and see each of them found
 
 test-real: install  ## the real provider programs against a fake provider, where they can be had
 	@scripts/test-real
+
+test-pythons: install  ## the tests with the other Pythons that are here
+	@scripts/test-pythons
 
 install:
 	@scripts/install

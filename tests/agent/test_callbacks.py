@@ -183,18 +183,17 @@ async def test_what_was_said_leaves_before_a_blocking_callback_begins(tmp_path: 
 
 
 @pytest.mark.process
-async def test_an_admission_leaves_before_the_turn_begins(tmp_path: Path) -> None:
-    """A turn may end its process at once, and then nothing that still waited here would leave."""
-    turn = [{"gate": "turn", "events": [RESULT]}]
-    options = {"backend": {"script": [turn], "gate_dir": str(tmp_path)}}
-    async with living_process("support.recorders:Recorder", options=options) as agent:
+async def test_an_admission_leaves_before_the_turn_begins() -> None:
+    """A turn may keep the interpreter at once, and then nothing that still waited would leave."""
+    turn = [{"kind": "text", "text": "x"}]
+    keeps = "support.faulty_agents:KeepsTheInterpreter"
+    async with living_process(keeps, options={"script": [turn]}) as agent:
         agent.submit("go")
-        with Gates(str(tmp_path)) as gates:
-            await gates.until_blocked("turn")
-            assert agent.process is not None
-            agent.process.kill()
 
-            await agent.next(envelopes.Admission)
+        await agent.next(envelopes.Admission)
+
+        assert agent.process is not None
+        agent.process.kill()
 
 
 async def test_an_unknown_call_is_refused_and_an_unknown_word_ignored() -> None:
