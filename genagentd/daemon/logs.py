@@ -3,7 +3,8 @@
 Each incarnation has a file of at most `MAX_BYTES`, and the one before it; of each name
 the latest `MAX_LIVES` incarnations keep theirs. The daemon
 reads a little at a time, so that an agent that prints without end slows nobody
-else; an agent that prints faster than that waits for its own pipe.
+else; an agent that prints faster than that waits for its own pipe. What could not be
+written is lost, and a line of ours says how much.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from genagent_protocol.refs import Incarnation, MalformedIdentity
 from genagentd.daemon.children import enlarge
 from genagentd.leftovers import own_directory
+from genagentd.log_line import log_line
 from genagentd.paths import make_all, open_log
 from genagentd.socket_path import UnusablePlace
 from genagentd.unusable import OTHER, unusable
@@ -48,6 +50,9 @@ class Log:
         self._file = open_log(path)
         _forget_oldest(path.parent)
         self._size = os.fstat(self._file).st_size
+        self._printed = self._size > 0
+        #: How many bytes were lost of which the log does not say so yet.
+        self._lost_bytes = 0
         try:
             self._pipe, self.write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -78,28 +83,60 @@ class Log:
         return True
 
     def _write(self, said: bytes) -> None:
-        try:
-            if self._size + len(said) > MAX_BYTES:
-                self._move_aside()
-            self._size += os.write(self._file, said)
-            self._within_line = not said.endswith(b"\n")
-        except (OSError, UnusablePlace):
-            return  # A full disk, or what somebody planted, must not take the agents with it.
+        """Write *said*; what cannot be is lost: a full disk must not take the agents with it."""
+        fits = self._size + len(said) <= MAX_BYTES or self._begin_anew()
+        done = self._append(said) if fits and self._tell_lost() else 0
+        self._printed = self._printed or done > 0
+        self._lost_bytes += len(said) - done
 
-    def _move_aside(self) -> None:
-        # Somebody may have removed it, or its directory: then there is nothing to keep.
-        make_all(self.path.parent)
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(self.path, self.path.with_suffix(".log.1"))
-        new = open_log(self.path)
+    def _append(self, data: bytes) -> int:
+        """Write *data* as far as that goes, and return how far."""
+        done = 0
+        with contextlib.suppress(OSError):
+            while done < len(data):
+                done += os.write(self._file, data[done:])
+        self._size += done
+        if done:
+            self._within_line = data[done - 1 : done] != b"\n"
+        return done
+
+    def _begin_anew(self) -> bool:
+        """Move the file aside and go on in a new one, or empty it; False if neither can be."""
+        try:
+            # Somebody may have removed it, or its directory: then there is nothing to keep.
+            make_all(self.path.parent)
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(self.path, self.path.with_suffix(".log.1"))
+            new = open_log(self.path)
+        except (OSError, UnusablePlace):
+            return self._empty()
         os.close(self._file)
-        self._file, self._size = new, 0
+        self._file, self._size, self._within_line = new, 0, False
+        return True
+
+    def _empty(self) -> bool:
+        # Whatever stands in the way: what is printed last says most of how it ended.
+        try:
+            os.ftruncate(self._file, 0)
+        except OSError:
+            return False
+        self._lost_bytes += self._size
+        self._size, self._within_line = 0, False
+        return True
+
+    def _tell_lost(self) -> bool:
+        """Say how much was lost, if anything was; False if that cannot be said yet."""
+        if self._lost_bytes:
+            if not self._write_own(log_line("output.lost", {"bytes": self._lost_bytes})):
+                return False
+            self._lost_bytes = 0
+        return True
 
     def has_lines(self) -> bool:
         """Whether anything was printed, counting what still waits in the pipe."""
         if not self._closed:
             self._take_the_rest()
-        return self._size > 0
+        return self._printed
 
     def _take_the_rest(self) -> None:
         """Take what the pipe held at most: whoever prints without end has no end to wait for."""
@@ -110,6 +147,7 @@ class Log:
     def close(self, last_line: str = "") -> None:
         """Take what is left, at most what the pipe held, write *last_line*, and close."""
         self._take_the_rest()
+        self._tell_lost()
         if last_line:
             self._write_own(last_line)
         self._closed = True
@@ -117,11 +155,10 @@ class Log:
         os.close(self._pipe)
         os.close(self._file)
 
-    def _write_own(self, line: str) -> None:
-        # It counts for nothing: `has_lines` is about what the agent printed.
-        with contextlib.suppress(OSError):
-            own = f"\n{line}" if self._within_line else line
-            os.write(self._file, own.encode("utf-8", "backslashreplace"))
+    def _write_own(self, line: str) -> bool:
+        """Write a line of ours, which begins as one; it is nothing that the agent printed."""
+        own = (f"\n{line}" if self._within_line else line).encode("utf-8", "backslashreplace")
+        return self._append(own) == len(own)
 
 
 def _forget_oldest(directory: Path) -> None:

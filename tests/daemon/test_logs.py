@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import resource
 import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genagentd.daemon import logs
 from genagentd.daemon.logs import Log
@@ -119,3 +126,92 @@ async def test_of_old_logs_only_those_of_incarnations_are_forgotten(tmp_path: Pa
     lives = left - kept
     assert len([name for name in lives if name.endswith(".log")]) == logs.MAX_LIVES
     assert len([name for name in lives if name.endswith(".1")]) == logs.MAX_LIVES - 1
+
+
+@contextlib.contextmanager
+def at_most(size_bytes: int) -> Iterator[None]:
+    """Let files grow no further, as on a disk that is full: a part is written, then nothing."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_what_a_full_disk_did_not_take_is_told_and_nothing_is_glued_to_what_it_cut(
+    tmp_path: Path,
+) -> None:
+    """Two lines would be one otherwise, and nobody would know of those between them."""
+    log = Log(tmp_path / "a" / "x.log")
+    with at_most(10):
+        for _ in range(3):
+            os.write(log.write_fd, b"printed\n")
+            log.has_lines()
+    os.write(log.write_fd, b"after\n")
+    log.handed_over()
+    log.close("agent.down\n")
+
+    first, cut, lost, *rest = log.path.read_text().splitlines()
+    assert (first, cut, rest) == ("printed", "pr", ["after", "agent.down"])
+    assert lost.endswith("output.lost bytes=14")
+
+
+async def test_what_was_lost_at_the_very_end_is_told_before_the_last_line(tmp_path: Path) -> None:
+    """A disk may have room again for the end alone."""
+    log = Log(tmp_path / "a" / "x.log")
+    with at_most(4):
+        os.write(log.write_fd, b"printed\n")
+        log.has_lines()
+    log.handed_over()
+    log.close("agent.down\n")
+
+    cut, lost, last = log.path.read_text().splitlines()
+    assert (cut, last) == ("prin", "agent.down")
+    assert lost.endswith("output.lost bytes=4")
+
+
+async def test_a_log_that_cannot_be_moved_aside_goes_on_with_what_is_printed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stopped at its size, and how the agent ended was in no log."""
+    monkeypatch.setattr(logs, "MAX_BYTES", 100)
+    log = Log(tmp_path / "a" / "x.log")
+    (log.path.with_suffix(".log.1") / "full").mkdir(parents=True)
+
+    for number in range(3):
+        os.write(log.write_fd, b"%d" % number * 59 + b"\n")
+        assert log.has_lines()
+    log.handed_over()
+    log.close()
+
+    lost, kept = log.path.read_text().splitlines()
+    assert "output.lost bytes=" in lost
+    assert kept == "2" * 59
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.one_of(st.none(), st.integers(0, 300))), max_size=30)
+)
+async def test_every_byte_is_written_or_counted(printed: list[tuple[int, int | None]]) -> None:
+    """However often the disk is full meanwhile, and wherever it cuts."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Log(Path(directory) / "a" / "x.log")
+        for size, room in printed:
+            with contextlib.nullcontext() if room is None else at_most(room):
+                os.write(log.write_fd, b"x" * size + b"\n")
+                log.has_lines()
+        log.handed_over()
+        log.close()
+        written = log.path.read_text().split("\n")
+
+    own = [line for line in written if re.search(r"output\.lost bytes=\d+$", line)]
+    lost = sum(int(line.rpartition("=")[2]) for line in own)
+    xs = sum(len(line) for line in written if line.strip("x") == "")
+    assert sum(size for size, _ in printed) - lost <= xs <= sum(size for size, _ in printed)
+    assert all(line.strip("x") == "" or line in own or _cut_off(line) for line in written)
+
+
+def _cut_off(line: str) -> bool:
+    """Whether a line of ours was cut by the disk; what follows it is on a line of its own."""
+    return line[:1].isdigit() and "x" not in line
