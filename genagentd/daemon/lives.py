@@ -335,8 +335,13 @@ class Life:
         if self._watched is not None:
             self._watched.signal(SIGKILL)
 
-    def dispose(self, reason: ExitReason | None = None) -> None:
-        """Close and forget everything of it; *reason* is why its process ended, if it had one."""
+    def dispose(
+        self, reason: ExitReason | None = None, killed_for: inputs.Cause | None = None
+    ) -> None:
+        """Close and forget everything of it.
+
+        *reason* is why its process ended, if it had one, and *killed_for* why we ended it.
+        """
         if self._disposed:
             return
         self._disposed = True
@@ -347,7 +352,7 @@ class Life:
                 watched = self._watched
                 left.callback(self._around.places.forget_agent, watched.pid, watched.started_ticks)
             if self._log is not None:
-                left.callback(self._log.close, self._last_line(reason))
+                left.callback(self._log.close, self._last_line(reason, killed_for))
             if self._port is not None:
                 # One that never shook hands was never opened as a port.
                 if self._port.connection is not None:
@@ -357,12 +362,12 @@ class Life:
                 left.callback(self._pipe.close)
             left.callback(self._around.allowance.settled, self.incarnation)
 
-    def _last_line(self, reason: ExitReason | None) -> str:
+    def _last_line(self, reason: ExitReason | None, killed_for: inputs.Cause | None) -> str:
         # Whoever was killed said nothing, and its log would not tell that from a silent end.
         if reason is None:
             return ""
         said = {"agent": self.start.name, "pid": self.pid, "reason": reason.text}
-        return log_line("agent.down", said)
+        return log_line("agent.down", {**said, "killed_for": killed_for})
 
 
 class Refusal(Exception):

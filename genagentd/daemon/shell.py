@@ -17,7 +17,7 @@ from typing import Any, assert_never
 
 from genagent_protocol import answers, envelopes
 from genagent_protocol.plain import FrozenDict, Plain
-from genagent_protocol.reasons import ORDERLY, ExitReason
+from genagent_protocol.reasons import ORDERLY
 from genagent_protocol.refs import BootId, Incarnation
 from genagent_protocol.supervision import effects, inputs
 from genagent_protocol.supervision.rules import advance
@@ -153,7 +153,7 @@ class Shell:
             case effects.WarnOfUnknown(who):
                 warn("requests.unknown", agent=self._name(who), incarnation=who.text)
             case effects.Dispose():
-                self._dispose(effect.incarnation, effect.reason)
+                self._dispose(effect)
             case effects.ArmDeadline():
                 self._deadlines.arm(effect.timer, effect.after_ms)
             case effects.DisarmDeadline():
@@ -205,10 +205,11 @@ class Shell:
         if port is not None:
             self._board.say(port, envelope)
 
-    def _dispose(self, incarnation: Incarnation, reason: ExitReason | None) -> None:
+    def _dispose(self, order: effects.Dispose) -> None:
+        incarnation = order.incarnation
         life = self.lives.pop(incarnation)
         try:
-            life.dispose(reason)
+            life.dispose(order.reason, order.killed_for)
         finally:
             self.feed(inputs.ClientGone(-incarnation.number))
 

@@ -618,6 +618,16 @@ def test_the_log_of_a_killed_agent_says_what_ended_it(genagent: Command) -> None
     until(lambda: genagent("logs", "k").out.rstrip().endswith(line), "the end is logged", 20)
 
 
+def test_the_log_of_an_agent_that_the_daemon_killed_says_for_what(genagent: Command) -> None:
+    """A signal does not say whose it was, and the daemon's log is not where one looks first."""
+    slow = ["--agent", "support.faulty_agents:SlowToEnd", "--cwd", str(fleet.HERE)]
+    genagent("start", "s", *slow, "-o", "seconds=600", "-o", "shutdown_ms=50")
+    assert "signal:9" in genagent("stop", "s").out
+
+    line = "reason=signal:9 killed_for=stop"
+    until(lambda: genagent("logs", "s").out.rstrip().endswith(line), "the end is logged", 20)
+
+
 @pytest.mark.parametrize("name", ['json:["a", 1]', 'json:{"b": [1], "a": null}', "json:7"])
 def test_logs_are_found_whatever_kind_of_name_the_agent_has(genagent: Command, name: str) -> None:
     """What is typed as a list or a map leads to the file that the daemon made."""

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from genagent_protocol.plain import EMPTY, FrozenDict
 from genagent_protocol.reasons import ExitReason, Reason, StartError
 from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, RequestRef
-from genagent_protocol.supervision.inputs import Call, Timer
+from genagent_protocol.supervision.inputs import Call, Cause, Timer
 from genagent_protocol.supervision.terms import Terms
 
 # Answers.
@@ -173,10 +173,12 @@ class Dispose:
     """Close and forget what belongs to this incarnation; nothing more is heard of it.
 
     `reason` is why its process ended, the last word of its log; None if it had no process.
+    `killed_for` is for what the daemon killed it, which no reason says.
     """
 
     incarnation: Incarnation
     reason: ExitReason | None
+    killed_for: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ from genagent_protocol.refs import AgentHandle, Incarnation, MonitorRef, Request
 from genagent_protocol.supervision.terms import Terms
 
 Call: TypeAlias = Hashable
+#: For what the daemon kills a process that it began.
+Cause = Literal["start_timeout", "stop", "group", "shutdown", "abuse", "channel"]
 
 TimerKind = Literal[
     "start", "missed", "stop", "leave", "drain", "restart", "last_words", "shutdown"

@@ -8,7 +8,6 @@ the first reason that it cannot succeed is the one its starter gets.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from genagent_protocol.errors import InvalidTransition
 from genagent_protocol.reasons import ExitReason, StartError
@@ -33,6 +32,7 @@ from genagent_protocol.supervision.inputs import (
     AbuseSeen,
     AgentReady,
     AgentRefused,
+    Cause,
     ChannelDrained,
     ChannelFailed,
     ChannelMissed,
@@ -51,8 +51,6 @@ DRAIN_WAIT_MS = 250
 MISSED_WAIT_MS = 100
 #: How long a process may outlive its own channel.
 LEAVE_WAIT_MS = 5_000
-
-Cause = Literal["start_timeout", "stop", "group", "shutdown", "abuse", "channel"]
 
 
 def launch(draft: Draft, child: Child, previous: Incarnation | None) -> None:
@@ -112,7 +110,7 @@ def kill(draft: Draft, child: Child, cause: Cause, verdict: StartError) -> None:
     life = living(child)
     if not life.ready and life.verdict is None:
         life = replace(life, verdict=verdict)
-    draft.put_life(child, replace(life, killed=True))
+    draft.put_life(child, replace(life, killed_for=cause))
     # An unborn process cannot be killed yet; `born` does it.
     who = life.incarnation
     draft.order(GiveUpLaunch(who) if life.pid is None else Kill(who))
@@ -281,7 +279,8 @@ def _end(draft: Draft, child: Child) -> None:
     _send_downs(draft, life, reason)
     _account(draft, life)
     # Why an unborn process ended is the error of its start.
-    draft.order(Dispose(life.incarnation, None if life.status is None else reason))
+    ended = None if life.status is None else reason
+    draft.order(Dispose(life.incarnation, ended, verdicts.killed_for(life)))
     if life.status is not None:
         draft.emit("agent.down", child, pid=life.pid, reason=reason.text)
     if error is not None:

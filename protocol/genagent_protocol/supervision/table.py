@@ -13,7 +13,7 @@ from typing import Literal
 
 from genagent_protocol.reasons import ExitReason, StartError
 from genagent_protocol.refs import AgentHandle, BootId, Incarnation, MonitorRef, RequestRef
-from genagent_protocol.supervision.inputs import Call, ExitStatus, TimerKind
+from genagent_protocol.supervision.inputs import Call, Cause, ExitStatus, TimerKind
 from genagent_protocol.supervision.keyed import Keyed
 from genagent_protocol.supervision.terms import Terms
 
@@ -38,8 +38,8 @@ class Life:
 
     `verdict` is why the start failed, once that is certain; the first one stands.
     `missed` will be why, unless its process has just ended.
-    `asked` is what the agent was last asked for over its channel. `killed` means
-    that its end is decided: the order went out, or goes out when it is born.
+    `asked` is what the agent was last asked for over its channel. `killed_for` is why
+    its end is decided: the order went out, or goes out when it is born.
     `leaves` are the requests without an outcome that it named last, None if it never did.
     """
 
@@ -50,7 +50,7 @@ class Life:
     verdict: StartError | None = None
     missed: StartError | None = None
     asked: Literal["drain", "stop"] | None = None
-    killed: bool = False
+    killed_for: Cause | None = None
     abuse: str | None = None
     said: ExitReason | None = None
     leaves: tuple[RequestRef, ...] | None = None
@@ -64,6 +64,11 @@ class Life:
     def alive(self) -> bool:
         """Whether its process may exist: launched, and not known to have exited."""
         return self.status is None
+
+    @property
+    def killed(self) -> bool:
+        """Whether its end is decided, for whatever."""
+        return self.killed_for is not None
 
     @property
     def reachable(self) -> bool:

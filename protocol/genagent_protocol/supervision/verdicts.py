@@ -20,7 +20,7 @@ from genagent_protocol.reasons import (
     ExitReason,
     StartError,
 )
-from genagent_protocol.supervision.inputs import Exited, Signalled
+from genagent_protocol.supervision.inputs import Cause, Exited, Signalled
 from genagent_protocol.supervision.table import Child, Life
 from genagent_protocol.supervision.terms import RestartPolicy, Terms
 
@@ -85,6 +85,11 @@ def _own_reason(life: Life, code: int) -> ExitReason | None:
     if code != REASON_GIVEN_STATUS or said is None or said.text not in OWN_REASONS:
         return None
     return said
+
+
+def killed_for(life: Life) -> Cause | None:
+    """Return for what we killed this life; None if it ended otherwise, if only just before."""
+    return life.killed_for if life.status == Signalled(SIGKILL) else None
 
 
 @dataclass(frozen=True, slots=True)

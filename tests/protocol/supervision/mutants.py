@@ -232,9 +232,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "what an agent leaves is told when it is forgotten",
         lives._end,
         "_account(draft, life)\n    # Why an unborn process ended is the error of its start.\n"
-        "    draft.order(Dispose(life.incarnation, None if life.status is None else reason))",
-        "draft.order(Dispose(life.incarnation, None if life.status is None else reason))\n"
+        "    ended = None if life.status is None else reason\n"
+        "    draft.order(Dispose(life.incarnation, ended, verdicts.killed_for(life)))",
+        "ended = None if life.status is None else reason\n"
+        "    draft.order(Dispose(life.incarnation, ended, verdicts.killed_for(life)))\n"
         "    _account(draft, life)",
+        "test_ends.py",
+    ),
+    _mutant(
+        "every end of a life that was to be killed is the kill's",
+        verdicts.killed_for,
+        "life.killed_for if life.status == Signalled(SIGKILL) else None",
+        "life.killed_for",
         "test_ends.py",
     ),
     _mutant(

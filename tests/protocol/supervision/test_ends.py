@@ -360,6 +360,32 @@ def test_the_reason_is_what_the_kernel_says(
     assert [str(down) for _, down in daemon.downs()] == [reason]
 
 
+@pytest.mark.parametrize(
+    ("before", "status", "killed_for"),
+    [
+        ((stop(), passes("stop")), Signalled(9), "stop"),
+        ((AbuseSeen(life(1), "flood"),), Signalled(9), "abuse"),
+        ((drained(), passes("leave")), Signalled(9), "channel"),
+        ((ShutdownRequested(grace_ms=9), passes("shutdown", None)), Signalled(9), "shutdown"),
+        ((stop(), passes("stop")), Exited(0), None),
+        ((stop(), passes("stop")), Signalled(11), None),
+        ((stop(),), Signalled(9), None),
+        ((), Signalled(9), None),
+    ],
+)
+def test_a_life_that_the_daemon_killed_is_disposed_of_with_the_cause(
+    before: tuple[Input, ...], status: ExitStatus, killed_for: str | None
+) -> None:
+    """The kernel's word is the same for a kill of anybody's, and its log has no other."""
+    daemon = watched()
+    daemon.tell(*before)
+    orders = daemon.tell(ProcessExited(incarnation=life(1), status=status, now_ms=0))
+    if drained() not in before:
+        orders = daemon.tell(drained())
+
+    assert [e.killed_for for e in orders if isinstance(e, Dispose)] == [killed_for]
+
+
 @pytest.mark.parametrize("text", sorted(OWN_REASONS))
 def test_an_agent_may_give_each_of_its_own_reasons(text: str) -> None:
     """With the reserved status they are believed, detail and all."""
