@@ -366,8 +366,13 @@ class Life:
         # Whoever was killed said nothing, and its log would not tell that from a silent end.
         if reason is None:
             return ""
-        said = {"agent": self.start.name, "pid": self.pid, "reason": reason.text}
-        return log_line("agent.down", {**said, "killed_for": killed_for})
+        said = {
+            "agent": self.start.name,
+            "pid": self.pid,
+            "reason": reason.text,
+            "killed_for": killed_for,
+        }
+        return log_line("agent.down", said)
 
 
 class Refusal(Exception):
