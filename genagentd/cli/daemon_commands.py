@@ -145,6 +145,8 @@ def start(timeout: float, config: Path | None) -> None:
                 # Another one may have taken its place already; that one is asked.
                 found = holder(where, within_s=0) or listener(where, _left_s(deadline))
                 ending = found if _pid(found) == state.pid else None
+            elif _was_hidden(where, begun):
+                raise _silent(where, deadline)
         code = None if begun is None else begun.poll()
         if code is not None and code != exits.REFUSED:
             raise _ended(where, code)
@@ -166,6 +168,16 @@ def _is_free(where: Places, deadline: float) -> bool:
     from genagentd.daemon.lock import is_locked, listener
 
     return not is_locked(where) and listener(where, _left_s(deadline)) is None
+
+
+def _was_hidden(where: Places, begun: subprocess.Popen[bytes] | None) -> bool:
+    """Whether who holds the lock listens where nobody finds it: waiting would change nothing."""
+    from genagentd.cli.unseen import listens_unseen
+    from genagentd.daemon.lock import holder
+
+    if begun is not None and begun.poll() is None:
+        return False
+    return listens_unseen(where.socket, _pid(holder(where, within_s=0)))
 
 
 def _parent(pid: int) -> int | None:
@@ -257,20 +269,40 @@ def _slow(where: Places, begun: int) -> Failure:
 
 
 def _silent(where: Places, deadline: float) -> Failure:
+    from genagentd.cli.unseen import listens_unseen
     from genagentd.daemon.lock import holder
 
-    found = holder(where, _left_s(deadline))
-    pid = None if found is None else found.pid
-    gone = not os.path.lexists(where.socket)
-    why = f"cannot be reached: its socket {where.socket} was removed" if gone else "does not answer"
-    again = f"have it make that anew with: kill -HUP {pid}, or end it with: genagentd stop"
+    pid = _pid(holder(where, _left_s(deadline)))
+    if pid is not None and listens_unseen(where.socket, pid):
+        return _hidden(where, pid, "genagentd stop")
+    return _not_answering(
+        where, pid, "does not answer", f"see {where.daemon_log}{_last_resort(pid)}"
+    )
+
+
+def _hidden(where: Places, pid: int, end: str) -> Failure:
+    """Return how a command fails whose daemon runs where nobody finds it; *end* ends that."""
+    why = f"cannot be reached: its socket {where.socket} was removed"
+    again = f"have it make that anew with: kill -HUP {pid}, or end it with: {end}"
+    return _not_answering(where, pid, why, again)
+
+
+def _not_answering(where: Places, pid: int | None, why: str, hint: str) -> Failure:
     return Failure(
         exits.NOT_REACHABLE,
         "not_answering",
         f"the daemon in {where.run} ({_who(pid)}) {why}; nothing was changed",
-        again if gone and pid is not None else f"see {where.daemon_log}{_last_resort(pid)}",
+        hint,
         {"pid": pid, "log": _tail(where.daemon_log)},
     )
+
+
+def _lost(where: Places) -> Failure | None:
+    """Return that a daemon runs whose lock is gone with its socket, if that is so."""
+    from genagentd.cli.unseen import unseen_listener
+
+    pid = _pid(unseen_listener(where.socket))
+    return None if pid is None else _hidden(where, pid, f"kill {pid}")
 
 
 def _last_resort(pid: int | None) -> str:
@@ -321,7 +353,7 @@ def stop(timeout: float, force: bool) -> None:
     named = holder(where, within_s=0)
     found = named or listener(where, _left_s(deadline))
     if not locked and found is None:
-        raise Failure(
+        raise _lost(where) or Failure(
             exits.NOT_REACHABLE,
             "not_reachable",
             f"no daemon runs in {where.run}; there is nothing to stop",
@@ -408,6 +440,9 @@ def status(timeout: float) -> None:
     except (NotReachable, CallTimeout):
         if is_locked(where):
             raise _silent(where, deadline) from None
+        lost = _lost(where)
+        if lost is not None:
+            raise lost from None
         raise
     rows = _rows(where, deadline)
     removed = kernel.writes_removed(state.pid)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from genagent_protocol.errors import CallTimeout
 from genagentd import kernel
 from genagentd.cli import agents, daemon_commands
 from genagentd.cli.main import load_commands
+from genagentd.cli.unseen import listens_unseen, unseen_listener
 from genagentd.client import core
 from genagentd.daemon import lock
 from genagentd.paths import Places
@@ -218,6 +220,62 @@ def test_a_daemon_without_a_lock_that_lets_nobody_in_is_not_waited_for_and_not_r
         assert (second.code, second.error) == (4, "already_running")
         assert second.json["error"]["details"]["pid"] is None
     assert os.path.lexists(place.places.socket)
+
+
+@pytest.mark.parametrize("removed", ["socket", "directory"])
+def test_a_daemon_that_nobody_finds_is_named_at_once(place: PrivateDaemon, removed: str) -> None:
+    """The kernel knows who listens there: none was said to run, or it was waited for in vain."""
+    pid = ran(place, "genagentd", "start", "--json").json["pid"]
+    aside = place.run.with_name(f"{place.run.name}-aside")
+    if removed == "directory":
+        place.run.rename(aside)
+        place.run.mkdir(mode=0o700)
+    else:
+        os.unlink(place.places.socket)
+    try:
+        # Whoever waits does not come back in the time that a command has here.
+        told = [ran(place, "genagentd", "status", "--timeout", "1000", "--json")]
+        if removed == "directory":
+            told.append(ran(place, "genagentd", "stop", "--timeout", "1000", "--json"))
+        else:
+            told.append(ran(place, "genagentd", "start", "--timeout", "1000", "--json"))
+    finally:
+        if removed == "directory":
+            place.run.rmdir()
+            aside.rename(place.run)
+
+    end = f"kill {pid}" if removed == "directory" else "genagentd stop"
+    for each in told:
+        assert (each.code, each.error) == (7, "not_answering")
+        assert each.json["error"]["details"]["pid"] == pid
+        assert "was removed" in each.json["error"]["message"]
+        assert each.json["error"]["hint"].endswith(f"kill -HUP {pid}, or end it with: {end}")
+    os.kill(pid, signal.SIGHUP)
+    until(lambda: ran(place, "genagentd", "status").code == 0, "it is found again")
+    os.unlink(place.places.socket)
+    again = ran(place, "genagentd", "status", "--json")
+    assert again.json["error"]["details"]["pid"] == pid, "it is bound by another name now"
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_only_a_socket_that_somebody_listens_at_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listens: bool
+) -> None:
+    """One that is bound and no more than that is a daemon that begins."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("gone sock")
+        if listens:
+            made.listen()
+        there = listens_unseen("gone sock", os.getpid())
+        os.unlink("gone sock")
+
+        assert listens_unseen("gone sock", os.getpid()) == listens
+        assert (unseen_listener("gone sock") is not None) == listens
+        assert not listens_unseen("gone sock", os.getppid())
+        assert not listens_unseen("another", os.getpid())
+    assert not there
+    assert not listens_unseen("gone sock", os.getpid())
 
 
 class Clock:

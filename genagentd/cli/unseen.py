@@ -1,0 +1,62 @@
+"""A daemon that listens and is not found: somebody removed its socket, or all of its directory.
+
+A listening socket keeps the path that it was bound to for as long as it is open, and the kernel
+shows that, with or without a file there. Only processes that we may look into are found, and of
+our own network namespace; where none is found, there may be one all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from genagentd import kernel
+from genagentd.daemon.lock import Holder
+from genagentd.entrance import is_leftover
+
+#: What the kernel shows of a socket that accepts connections.
+_LISTENS = 0x10000
+
+
+def listens_unseen(path: str, pid: int | None) -> bool:
+    """Whether *pid* listens at a socket that was bound to *path*, where no file is any more."""
+    return pid is not None and not os.path.lexists(path) and _holds(pid, _bound_to(path))
+
+
+def unseen_listener(path: str) -> Holder | None:
+    """Return who listens at a socket that was bound to *path*, where no file is any more."""
+    sockets = set() if os.path.lexists(path) else _bound_to(path)
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc")) if sockets else ()):
+        if _holds(pid, sockets):
+            return Holder(pid, kernel.started_ticks(pid))
+    return None
+
+
+def _bound_to(path: str) -> set[str]:
+    """Return the listening sockets of that path, as the kernel calls them in `/proc/PID/fd`."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_bytes().splitlines()[1:]:
+            # The path comes last, and may hold blanks; most sockets have none.
+            match line.split(None, 7):
+                case [_, _, _, flags, _, _, inode, bound] if int(flags, 16) & _LISTENS:
+                    if _is_of(os.fsdecode(bound), path):
+                        found.add(f"socket:[{int(inode)}]")
+    return found
+
+
+def _is_of(bound: str, path: str) -> bool:
+    """Whether a daemon at *path* binds to that: what is put there later is bound beside it."""
+    directory, name = os.path.split(bound)
+    return bound == path or (directory == os.path.dirname(path) and is_leftover(name))
+
+
+def _holds(pid: int, sockets: Iterable[str]) -> bool:
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):
+                if os.readlink(f"/proc/{pid}/fd/{fd}") in sockets:
+                    return True
+    return False
