@@ -11,6 +11,7 @@ import errno
 import math
 import os
 import re
+import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -165,38 +166,50 @@ def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa:
     if only_print:
         output().result(text.rstrip("\n"), unit=text, path=str(path), written=False)
         return
-    if not force and _is_another(path, text):
-        raise Failure(
-            exits.REFUSED,
-            "exists",
-            f"{path} exists and is another one",
-            "look at the difference, or replace it with --force",
-            {"path": str(path)},
-        )
-    _write(path, text)
-    output().result(f"wrote {path}", unit=text, path=str(path), written=True)
+    right = _is_right(path, text)
+    if not right:
+        if not force and os.path.lexists(path):
+            raise Failure(
+                exits.REFUSED,
+                "exists",
+                f"{path} exists and is another one{_where_it_leads(path)}",
+                "look at the difference, or replace it with --force",
+                {"path": str(path)},
+            )
+        _write(path, text)
+    said = f"{path} is right already; nothing was written" if right else f"wrote {path}"
+    output().result(said, unit=text, path=str(path), written=not right)
     output().note(
         "now: systemctl --user daemon-reload && systemctl --user enable --now genagentd\n"
         "to run it without a login: loginctl enable-linger"
     )
 
 
-def _is_another(path: Path, text: str) -> bool:
-    """Whether somebody's unit is there, which need not be text."""
+def _is_right(path: Path, text: str) -> bool:
+    """Whether the unit is there, directly or by a link; what is there need not be text."""
     try:
-        return path.is_file() and path.read_bytes() != text.encode()
+        return path.is_file() and path.read_bytes() == text.encode()
     except OSError as error:
         raise _not_written(path, error) from None
 
 
+def _where_it_leads(path: Path) -> str:
+    """Return a word on a link, such as the one of a unit that is masked."""
+    return f" (a link to {path.readlink()})" if path.is_symlink() else ""
+
+
 def _write(path: Path, text: str) -> None:
-    """Write the file whole or not at all."""
-    new = path.with_suffix(".new")
+    """Write the file whole or not at all, in the place of what is there, and touch no other."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         make_all(path.parent)
-        new.write_text(text, encoding="utf-8")
+        new.touch(exist_ok=False)
+    except OSError as error:
+        raise _not_written(path, error) from None
+    try:
         # Whatever the umask, the service manager of this user has to read it.
         new.chmod(stat.S_IMODE(new.stat().st_mode) | 0o600)
+        new.write_text(text, encoding="utf-8")
         new.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -223,3 +223,58 @@ def test_it_is_written_where_the_service_manager_looks(
         assert (refused.code, refused.error, path.read_bytes()) == (4, "exists", other)
         assert genagentd("install-service", "--force").code == 0
         assert path.read_text() == service_unit.unit()
+
+
+def test_a_unit_that_is_right_is_not_written_again(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks at its date, or at `written`, would reload the service manager for nothing."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "systemd/user/genagentd.service"
+    assert genagentd("install-service", "--json").json["written"] is True
+    before = path.stat()
+    path.with_suffix(".new").write_text("mine")
+
+    again = genagentd("install-service", "--json")
+
+    assert (again.code, again.json["written"]) == (0, False)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    path.write_text("changed")
+    assert genagentd("install-service", "--force", "--json").json["written"] is True
+    assert path.with_suffix(".new").read_text() == "mine"
+    assert {each.name for each in path.parent.iterdir()} == {path.name, "genagentd.new"}
+
+
+@pytest.mark.parametrize("leads", ["/dev/null", "nowhere", "mine"])
+def test_a_link_is_replaced_by_force_only(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leads: str
+) -> None:
+    """A unit that is masked is one that nobody wants to run; and what a link leads to stays."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "systemd/user/genagentd.service"
+    path.parent.mkdir(parents=True)
+    (path.parent / "mine").write_text("mine")
+    path.symlink_to(leads)
+
+    refused = genagentd("install-service")
+
+    assert refused.code == 4
+    assert f"is another one (a link to {leads})" in refused.err
+    assert os.readlink(path) == leads
+    assert genagentd("install-service", "--force").code == 0
+    assert not path.is_symlink()
+    assert (path.parent / "mine").read_text() == "mine"
+
+
+def test_a_link_to_the_right_unit_is_right(
+    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some keep all that they configure in one place, and links to it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "systemd/user/genagentd.service"
+    path.parent.mkdir(parents=True)
+    (tmp_path / "kept").write_text(service_unit.unit())
+    path.symlink_to(tmp_path / "kept")
+
+    assert genagentd("install-service").code == 0
+    assert path.is_symlink()
