@@ -135,19 +135,29 @@ def _main_module(cwd: str) -> str:
     file = getattr(main, "__file__", None)
     if not os.path.isdir(cwd):
         raise UsageError(f"cwd: there is no directory {cwd}")
-    if file is None or os.path.dirname(os.path.abspath(file)) != cwd:
-        raise UsageError(
-            "agent: its class is defined in __main__, which the agent process cannot import: "
-            f"move it to a module, {_as_a_module(file, cwd)}or give the script's directory as cwd"
-        )
-    return Path(file).stem
+    # The script, or its directory, may be reached through a link, and cwd be named without one.
+    for spelled in () if file is None else (os.path.abspath(file), os.path.realpath(file)):
+        if _is_same(os.path.dirname(spelled), cwd):
+            return Path(spelled).stem
+    raise UsageError(
+        "agent: its class is defined in __main__, which the agent process cannot import: "
+        f"move it to a module, {_as_a_module(file, cwd)}or give the script's directory as cwd"
+    )
+
+
+def _is_same(directory: str, cwd: str) -> bool:
+    try:
+        return os.path.samefile(directory, cwd)
+    except OSError:
+        return False  # The script may be gone, or this process elsewhere by now.
 
 
 def _as_a_module(file: str | None, cwd: str) -> str:
     """Return the advice to run *file* as a module, if it can be one of those found in *cwd*."""
-    if file is None or not Path(file).absolute().is_relative_to(cwd):
+    below = Path(cwd).resolve()
+    if file is None or not Path(file).resolve().is_relative_to(below):
         return ""
-    parts = Path(file).absolute().relative_to(cwd).with_suffix("").parts
+    parts = Path(file).resolve().relative_to(below).with_suffix("").parts
     if not all(part.isidentifier() for part in parts):
         return ""
     return f"run the script with python -m {'.'.join(parts)}, "

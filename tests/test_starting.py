@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from genagent_protocol import codec, envelopes
 from genagent_protocol.errors import TooLarge, UsageError
 from genagent_protocol.requests import StartAgent
 from genagent_protocol.supervision.terms import RestartPolicy
+from genagentd import starting
 from genagentd.arguments import MAX_TIMEOUT_MS
 from genagentd.sendable import MAX_ENVIRONMENT_BYTES
 from genagentd.starting import start_request
@@ -165,3 +167,38 @@ def test_an_agent_that_is_spelled_otherwise_is_respelled(spelled: str, meant: st
     """What to write is known, as far as the class is."""
     with pytest.raises(UsageError, match=f"; write {meant}$"):
         wanted(agent=spelled)
+
+
+@pytest.mark.parametrize("script", ["real/own.py", "link/own.py", "real/other.py", "link/other.py"])
+@pytest.mark.parametrize("cwd", ["real", "link"])
+def test_the_directory_of_a_script_is_its_own_by_whatever_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, cwd: str
+) -> None:
+    """A script gives `Path(__file__).resolve().parent`, and may itself be reached by a link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real/own.py").touch()
+    (tmp_path / "real/other.py").symlink_to("own.py")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / script), raising=False)
+
+    assert starting._main_module(str(tmp_path / cwd)) == Path(script).stem
+
+
+def test_a_script_that_is_linked_to_is_found_where_it_really_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name that it has there; anywhere else nothing could import it."""
+    for directory in ("real", "bin"):
+        (tmp_path / directory).mkdir()
+    (tmp_path / "real/own.py").touch()
+    (tmp_path / "bin/short.py").symlink_to("../real/own.py")
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__file__", str(tmp_path / "bin/short.py"), raising=False
+    )
+
+    assert starting._main_module(str(tmp_path / "real")) == "own"
+    assert starting._main_module(str(tmp_path / "bin")) == "short"
+    with pytest.raises(UsageError, match=r"cannot import.*python -m real\.own"):
+        starting._main_module(str(tmp_path))
