@@ -93,6 +93,7 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
         case FunctionFailed():
             return Failure(FAILED, "function_failed", message, "", {"code": error.code})
         case CallTimeout():
+            message = not_answered(error, command, agent)
             hint = f"look at the agent with: genagent status {agent}" if agent else ""
             return Failure(PENDING, "timeout", message, hint, {"timeout_ms": error.timeout_ms})
         case ProcessDown():
@@ -116,6 +117,12 @@ def failure_of(error: GenAgentError, command: str = "", agent: str = "") -> Fail
             return Failure(FAILED, schema.tag_of(type(error)), message)
 
 
+def not_answered(late: CallTimeout, command: str, agent: str) -> str:
+    """Return the sentence of a call that got no answer, about what was typed if that is known."""
+    typed = " ".join(filter(None, (command or late.call, agent)))
+    return f"{typed} got no answer within {late.timeout_ms} ms; {late.fate}"
+
+
 #: Failures whose cause may be an exception in the agent's own code, which is in its log.
 _ITS_OWN_CODE = ("pre_turn_skipped", "pre_turn_crashed", "pre_turn_invalid", "task_crashed")
 
@@ -127,7 +134,8 @@ def _start_hint(reason: StartError, agent: str) -> str:
             return f"take another name, or free this one with: genagent stop {agent or 'NAME'}"
         case "exited":
             return _log_hint(agent, "what it printed is in its log")
-        case "bad_directory":
+        # Of any other directory the message says what to do.
+        case "bad_directory" if reason.detail == "cwd":
             return "name a directory that the daemon can enter with: --cwd DIR"
         case _:
             return ""

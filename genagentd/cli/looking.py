@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from genagent_protocol.answers import AgentRow, Snapshot, Status
 from genagent_protocol.errors import CallTimeout, Refused
 from genagent_protocol.reasons import NOT_FOUND
@@ -13,11 +15,15 @@ from genagentd.cli.agents import (
     name_argument,
     timeout_option,
 )
+from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration, shortened, table
 from genagentd.cli.program import command, output
 from genagentd.cli.standing import owner_of, row_fields, row_of, silent, state_of
 from genagentd.cli.values import fields_of, shown
 from genagentd.cli.versions import show_version
+
+if TYPE_CHECKING:
+    from genagentd.client.client import Client
 
 
 @command(app, "status")
@@ -36,8 +42,13 @@ def status(name: object, timeout: float) -> None:
             output().result(f"{shown(name)}: {state_of(row)}", **row_fields(row))
             return
         except CallTimeout as late:
-            raise silent(late, row_of(known_rows(client), shown(name)), shown(name)) from late
+            raise _not_told(client, late, "status", name) from late
     output().result(_status_text(answer), **fields_of(answer))
+
+
+def _not_told(client: Client, late: CallTimeout, command: str, name: object) -> Failure:
+    agent = shown(name)
+    return silent(late, row_of(known_rows(client), agent), command, agent)
 
 
 def _status_text(found: Status) -> str:
@@ -57,7 +68,7 @@ def snapshot(name: object, timeout: float) -> None:
         try:
             answer = client.runtime_snapshot(name, milliseconds(timeout))
         except CallTimeout as late:
-            raise silent(late, row_of(known_rows(client), shown(name)), shown(name)) from late
+            raise _not_told(client, late, "snapshot", name) from late
     output().result(_snapshot_text(answer), agent=name, **fields_of(answer))
 
 

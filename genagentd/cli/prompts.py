@@ -143,7 +143,11 @@ def notify(
 @ref_argument(required=False)
 @timeout_option()
 def interrupt(name: object, ref: RequestRef | None, timeout: float | None) -> None:
-    """Stop the active turn: whatever it is, or only if it is that request's."""
+    """Stop the active turn: whatever it is, or only if it is that request's.
+
+    Without REF the answer is `sent`, also where no turn runs: nobody waits for one. With REF it is
+    `accepted`, or exit 4 with `idle` (no turn runs) or `not_current` (another one does).
+    """
     with connected(timeout) as client:
         if ref is None:
             found(client, name)

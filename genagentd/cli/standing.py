@@ -12,7 +12,7 @@ from typing import Any
 from genagent_protocol.answers import AgentRow
 from genagent_protocol.errors import CallTimeout, StartFailed, TurnFailed
 from genagentd.cli import exits
-from genagentd.cli.exits import Failure, failure_of
+from genagentd.cli.exits import Failure, failure_of, not_answered
 from genagentd.cli.output import duration, shortened
 from genagentd.cli.values import fields_of, handle_fields, shown
 
@@ -141,10 +141,10 @@ def ran_too_long(error: TurnFailed, row: AgentRow | None, agent: str) -> Failure
     return failure
 
 
-def silent(late: CallTimeout, row: AgentRow | None, agent: str) -> Failure:
+def silent(late: CallTimeout, row: AgentRow | None, command: str, agent: str) -> Failure:
     """Return how a look at an agent fails that gave no answer."""
     details: dict[str, Any] = {"timeout_ms": late.timeout_ms}
-    message = str(late)
+    message = not_answered(late, command, agent)
     if row is not None:
         details |= {"state": row.state, "unresponsive_since_ms": row.unresponsive_since_ms}
         message += f"; to the daemon it is {state_of(row)}"

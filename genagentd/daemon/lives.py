@@ -141,7 +141,7 @@ class Life:
         else:
             return cwd
         message = f"the working directory {self.start.cwd} {wrong}"
-        raise Refusal(StartError(kind="bad_directory", message=message))
+        raise Refusal(StartError(kind="bad_directory", message=message, detail="cwd"))
 
     async def _try_to_launch(self, cwd: str, log: Log) -> None:
         """Launch until a newborn was announced: a helper that died over one is replaced.

@@ -605,7 +605,8 @@ def test_logs_show_what_an_agent_printed_also_when_it_is_gone(
     assert [line for line in whole if "=" not in line] == ["one", "two", "three"]
     assert genagent("logs", "a", "-n", "2").out.splitlines() == whole[-2:]
     lines = [json.loads(line) for line in genagent("logs", "a", "--json").out.splitlines()]
-    assert lines == [{"agent": "a", "line": line} for line in whole]
+    life = lines[0]["incarnation"]
+    assert lines == [{"agent": "a", "line": line, "incarnation": life} for line in whole]
     assert Places(house.run, house.run).logs.is_dir()
 
 

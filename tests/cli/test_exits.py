@@ -49,8 +49,8 @@ OVERLOADED = Overloaded(
 )
 
 
-def not_started(kind: str) -> StartFailed:
-    error = StartError(kind=kind, message="m")  # type: ignore[arg-type]  # given by the table
+def not_started(kind: str, detail: str | None = None) -> StartFailed:
+    error = StartError(kind=kind, message="m", detail=detail)  # type: ignore[arg-type]  # given by the table
     return StartFailed("m", error)
 
 
@@ -108,12 +108,32 @@ def test_what_to_do_is_the_hint_and_not_said_twice(
         (Refused("m", DRAINING), "genagent list"),
         (Refused("m", Reason("busy")), "genagent interrupt a"),
         (not_started("exited"), "genagent logs a"),
-        (not_started("bad_directory"), "--cwd DIR"),
+        (not_started("bad_directory", "cwd"), "--cwd DIR"),
     ],
 )
 def test_a_refusal_leads_on(error: GenAgentError, leads: str) -> None:
     """A code alone leaves a person where they were."""
     assert leads in failure_of(error, "ask", "a").hint
+
+
+def test_no_directory_of_the_daemon_is_taken_for_the_agents() -> None:
+    """Where the log cannot be made, its message says what to do, and `--cwd` would not help."""
+    assert failure_of(not_started("bad_directory"), "start", "a").hint == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "agent", "said"),
+    [("snapshot", "a", "snapshot a"), ("", "", "runtime_snapshot y"), ("call", "", "call")],
+)
+def test_a_call_without_an_answer_has_the_name_that_was_typed(
+    command: str, agent: str, said: str
+) -> None:
+    """The name of the library's call is none that can be looked up among the commands."""
+    late = CallTimeout("runtime_snapshot y", 5, fate="nothing was changed")
+
+    told = failure_of(late, command, agent).message
+
+    assert told == f"{said} got no answer within 5 ms; nothing was changed"
 
 
 def test_the_numbers_of_a_refusal_are_in_its_details() -> None:

@@ -72,8 +72,8 @@ def test_whoever_does_not_run_as_it_should_is_counted() -> None:
 
 def test_a_look_without_an_answer_says_what_the_daemon_knows() -> None:
     """And not that its effect is unknown, nor to try the same again."""
-    late = CallTimeout("status a", 4_000, fate="nothing was changed")
-    failure = silent(late, row("running", unresponsive_since_ms=5_000), "a")
+    late = CallTimeout("agent_status a", 4_000, fate="nothing was changed")
+    failure = silent(late, row("running", unresponsive_since_ms=5_000), "status", "a")
 
     assert failure.message == (
         "status a got no answer within 4000 ms; nothing was changed; "
@@ -86,7 +86,7 @@ def test_a_look_without_an_answer_says_what_the_daemon_knows() -> None:
         "state": "running",
         "unresponsive_since_ms": 5_000,
     }
-    assert silent(late, None, "a").message == str(late)
+    assert silent(late, None, "status", "a").message == str(late).removeprefix("agent_")
 
 
 def test_a_state_says_how_the_life_before_ended_only_when_there_is_another_one() -> None:
