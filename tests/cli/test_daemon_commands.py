@@ -18,7 +18,7 @@ import pytest
 
 from genagent_protocol.errors import CallTimeout
 from genagentd import kernel
-from genagentd.cli import agents, daemon_commands
+from genagentd.cli import agents, beginning, daemon_commands, unanswered
 from genagentd.cli.main import load_commands
 from genagentd.cli.unseen import listens_unseen, unseen_listener
 from genagentd.client import core
@@ -294,7 +294,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of the commands that look for a daemon."""
     made = Clock()
-    for module in (daemon_commands, lock, core):
+    for module in (daemon_commands, beginning, unanswered, lock, core):
         monkeypatch.setattr(module, "time", made)
     return made
 

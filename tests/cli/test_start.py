@@ -13,7 +13,7 @@ import pytest
 
 from genagent_protocol.envelopes import CoreState
 from genagent_protocol.refs import BootId
-from genagentd.cli import daemon_commands
+from genagentd.cli import beginning, unanswered
 from genagentd.client import core
 from genagentd.client.client import Client
 from genagentd.daemon import lock
@@ -139,10 +139,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     tmp_path.chmod(0o700)
     monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
     made = World(tmp_path)
-    for module in (daemon_commands, lock, core):
+    for module in (beginning, unanswered, lock, core):
         monkeypatch.setattr(module, "time", made)
-    monkeypatch.setattr(daemon_commands, "_spawn", made.spawn)
-    monkeypatch.setattr(daemon_commands, "_ask_core", made.ask)
+    monkeypatch.setattr(beginning, "_spawn", made.spawn)
+    monkeypatch.setattr(beginning, "_ask_core", made.ask)
     return made
 
 
@@ -199,7 +199,7 @@ def test_a_slow_daemon_that_has_its_lock_is_named_and_not_its_guardian(
     pid: int | None,
 ) -> None:
     """Both have the same command line, and `status` names the daemon; never another one's."""
-    monkeypatch.setattr(daemon_commands, "_parent", lambda _pid: parent)
+    monkeypatch.setattr(beginning, "_parent", lambda _pid: parent)
     world.fates = [world.locks_and_is_slow]
 
     told: Any = genagentd("start", "--timeout", "6", "--json")
