@@ -57,11 +57,14 @@ def start(timeout: float, config: Path | None) -> None:
         check_private(directory)
     deadline = time.monotonic() + timeout
     begun: subprocess.Popen[bytes] | None = None
+    #: What stood in the log before it was begun is about others.
+    log_bytes = 0
     state: CoreState | None = None
     ending: Holder | None = None
     while True:
         # One that found another daemon there ends; and that one may have ended since.
         if (begun is None or begun.poll() == exits.REFUSED) and _is_free(where, deadline):
+            log_bytes = _size(where.daemon_log)
             begun, state, ending = _spawn(where, config), None, None
         # One that is known to end is looked at only; it has better things to do than to say so.
         if ending is None or not ending.alive:
@@ -76,10 +79,10 @@ def start(timeout: float, config: Path | None) -> None:
                 raise silent(where, deadline)
         code = None if begun is None else begun.poll()
         if code is not None and code != exits.REFUSED:
-            raise _ended(where, code)
+            raise _ended(where, code, log_bytes)
         if time.monotonic() >= deadline:
             raise (
-                _late(where, deadline, begun)
+                _late(where, deadline, begun, log_bytes)
                 if state is None
                 else still_ending(where, state.pid, timeout)
             )
@@ -144,11 +147,19 @@ def _spawn(where: Places, config: Path | None) -> subprocess.Popen[bytes]:
         os.close(log)
 
 
-def _ended(where: Places, code: int) -> Failure:
-    tail = tail_of(where.daemon_log)
+def _size(log: Path) -> int:
+    try:
+        return log.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _ended(where: Places, code: int, log_bytes: int) -> Failure:
+    tail = tail_of(where.daemon_log, log_bytes)
+    unusable = code == exits.BAD_CONFIGURATION
     return Failure(
-        exits.BAD_CONFIGURATION if code == exits.BAD_CONFIGURATION else exits.FAILED,
-        "start_failed",
+        exits.BAD_CONFIGURATION if unusable else exits.FAILED,
+        "bad_configuration" if unusable else "start_failed",
         f"the daemon ended with status {code}: {tail[-1] if tail else _why_silent(where)}",
         f"see {where.daemon_log}",
         {"exit_code": code, "log": tail},
@@ -163,10 +174,12 @@ def _why_silent(where: Places) -> str:
     return "it wrote nothing"
 
 
-def _late(where: Places, deadline: float, begun: subprocess.Popen[bytes] | None) -> Failure:
+def _late(
+    where: Places, deadline: float, begun: subprocess.Popen[bytes] | None, log_bytes: int
+) -> Failure:
     """Return why no daemon answered in time; who is named is there."""
     if begun is not None and begun.poll() is None:
-        return _slow(where, begun.pid)
+        return _slow(where, begun.pid, log_bytes)
     if _is_free(where, deadline):
         return Failure(
             exits.NOT_REACHABLE,
@@ -178,7 +191,7 @@ def _late(where: Places, deadline: float, begun: subprocess.Popen[bytes] | None)
     return silent(where, deadline)
 
 
-def _slow(where: Places, begun: int) -> Failure:
+def _slow(where: Places, begun: int, log_bytes: int) -> Failure:
     """Return how a start ends that was too slow; the process *begun* becomes the guardian."""
     from genagentd.daemon.lock import holder
 
@@ -191,7 +204,7 @@ def _slow(where: Places, begun: int) -> Failure:
         "starting",
         f"the daemon in {where.run} does not answer yet; it goes on starting ({who})",
         f"look at it with: genagentd status; see {where.daemon_log}",
-        {"pid": found, "guardian": begun, "log": tail_of(where.daemon_log)},
+        {"pid": found, "guardian": begun, "log": tail_of(where.daemon_log, log_bytes)},
     )
 
 

@@ -6,6 +6,7 @@ answer refers to another command that does not know further either.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,9 +96,12 @@ def pid_of(found: Holder | None) -> int | None:
     return None if found is None else found.pid or None
 
 
-def tail_of(log: Path) -> list[str]:
-    """Return the last lines of *log*."""
+def tail_of(log: Path, begins_bytes: int = 0) -> list[str]:
+    """Return the last lines of what stands in *log* behind its first *begins_bytes*."""
     try:
-        return log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+        with log.open("rb") as file:
+            # One that is shorter now is another file.
+            file.seek(begins_bytes if os.fstat(file.fileno()).st_size >= begins_bytes else 0)
+            return file.read().decode("utf-8", "replace").splitlines()[-_TAIL_LINES:]
     except OSError:
         return []

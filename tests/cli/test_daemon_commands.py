@@ -129,7 +129,7 @@ def test_a_start_that_fails_says_why_with_the_tail_of_the_log(place: PrivateDaem
 
     assert (failed.code, failed.err.count("\n")) == (78, 1)
     assert "grace_ms" in failed.err
-    assert (started.code, started.error) == (78, "start_failed")
+    assert (started.code, started.error) == (78, "bad_configuration")
     assert "grace_ms" in started.json["error"]["message"]
 
 
@@ -220,6 +220,27 @@ def test_a_daemon_without_a_lock_that_lets_nobody_in_is_not_waited_for_and_not_r
         assert (second.code, second.error) == (4, "already_running")
         assert second.json["error"]["details"]["pid"] is None
     assert os.path.lexists(place.places.socket)
+
+
+def test_a_start_that_fails_shows_what_this_one_wrote_and_has_the_code_of_run(
+    place: PrivateDaemon,
+) -> None:
+    """Lines of daemons that ran long ago were taken for the reason, and for the time of it."""
+    assert ran(place, "genagentd", "start").code == 0
+    assert ran(place, "genagentd", "stop").code == 0
+    bad = place.run / "bad.toml"
+    bad.write_text("grace_ms = 'soon'")
+
+    first, again = (
+        ran(place, "genagentd", "start", "--config", str(bad), "--json") for _ in range(2)
+    )
+    runs = ran(place, "genagentd", "run", "--config", str(bad), "--json")
+
+    for told in (first, again):
+        assert (told.code, told.error) == (runs.code, runs.error) == (78, "bad_configuration")
+        [line] = told.json["error"]["details"]["log"]
+        assert line in told.json["error"]["message"]
+        assert "grace_ms" in line
 
 
 @pytest.mark.parametrize("removed", ["socket", "directory"])
