@@ -374,6 +374,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "test_groups.py",
     ),
     _mutant(
+        "why a group ends is told anew by whoever comes later",
+        endings.close_group,
+        "cause=group.cause or cause",
+        "cause=cause",
+        "test_groups.py",
+    ),
+    _mutant(
         "a group is closed while an agent is left",
         settling.settle_group,
         " or any(c.terms.group == number for c in table.children.values())",
