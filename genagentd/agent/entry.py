@@ -239,6 +239,9 @@ class Life:
         opened = await open_agent(hello.start, introduce)
         if isinstance(opened, StartError):
             outgoing.say(DAEMON, StartRefused(error=opened))
+            outgoing.flush()
+            # The start has failed when we are gone, and by then nothing of it is left.
+            await processes.end_for_good(hello.start.name)
             return 1
         outgoing.say(DAEMON, Ready())
         shell = Shell(

@@ -10,12 +10,14 @@ that thread.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 from collections.abc import Mapping, Sequence
 
 from genagent_backends.base import Process
 from genagent_backends.timeouts import timeout
+from genagent_protocol.plain import Plain
 from genagentd import kernel
 from genagentd.agent import log
 from genagentd.agent.child import GRACE_MS, ChildProcess
@@ -116,6 +118,16 @@ class Processes:
         everything = Sweep(self._strangers, frozenset(), self._reaps_itself, self._polite_ms)
         await everything.end()
         await self._close(self._of_turn | self._of_session)
+
+    async def end_for_good(self, agent: Plain) -> None:
+        """Do that for *agent*, which exits next: what goes wrong is logged, and the daemon's."""
+        # In a task of its own, which its time limits cancel; the coordinator cannot be cancelled.
+        # Somebody else may cancel it, too, and then the daemon ends what is left.
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
+                await asyncio.create_task(self.end_all())
+            except OSError as error:
+                log.raised("turn.sweep_failed", error, agent=agent)
 
     def _sweep(self) -> Sweep:
         return Sweep(self._before, frozenset(self._of_session), self._reaps_itself, self._polite_ms)

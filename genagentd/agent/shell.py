@@ -103,15 +103,9 @@ class Shell:
         self._deadlines.disarm_all()
         self._context.sessions.close()
         self._outgoing.flush()
-        await self._end_processes()
+        await self._processes.end_for_good(self._handle.name)
         self._turns.close()
         return self._exit
-
-    async def _end_processes(self) -> None:
-        # In a task of its own, which its time limits cancel; ours cannot be cancelled. Somebody
-        # else may cancel it, too, and then the daemon ends what is left.
-        with contextlib.suppress(asyncio.CancelledError), self._looking():
-            await asyncio.create_task(self._processes.end_all())
 
     @contextlib.contextmanager
     def _looking(self) -> Iterator[None]:

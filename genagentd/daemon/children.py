@@ -13,6 +13,7 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from genagentd import kernel
 from genagentd.daemon.report import report, warn
@@ -135,6 +136,14 @@ class Earlier:
         return (found.pid, found.started_ticks) in self._there or found.session in self._sessions
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Who waits for the end of what one sweep found."""
+
+    gone: Callable[[], None]
+    limit: asyncio.TimerHandle | None = None
+
+
 class Orphans:
     """Ends every direct child of ours that is not one we know, with all that is below it.
 
@@ -173,6 +182,9 @@ class Orphans:
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._settled = asyncio.Event()
+        self._waiters: list[_Waiter] = []
+        #: Those that were waited for in vain.
+        self._stuck: set[int] = set()
         #: Strangers that were killed since there was last nothing to kill.
         self._killed = 0
         self.ended = 0
@@ -201,6 +213,37 @@ class Orphans:
                 report("orphans.killed", count=self._killed)
             self._killed = 0
             self._settled.set()
+        # Whoever is let go of may have us sweep again, and that lets go of others.
+        while self._waiters and not self._awaited():
+            self._let_go(self._waiters[0])
+
+    def sweep_for(self, gone: Callable[[], None], within_s: float) -> None:
+        """Sweep, and call *gone* when what that found has ended, and what became ours of it.
+
+        At once if there is nothing, and after *within_s* if it does not end: a process that
+        hangs in the kernel does not. One that somebody waited so long for is nobody's wait again.
+        """
+        self.sweep()
+        if not self._awaited():
+            gone()
+            return
+        waiter = _Waiter(gone)
+        self._waiters.append(waiter)
+        waiter.limit = self._loop.call_later(within_s, self._give_up, waiter)
+
+    def _awaited(self) -> bool:
+        self._stuck &= self._dying.keys()
+        return bool(self._dying.keys() - self._stuck)
+
+    def _give_up(self, waiter: _Waiter) -> None:
+        self._stuck |= self._dying.keys()
+        self._let_go(waiter)
+
+    def _let_go(self, waiter: _Waiter) -> None:
+        assert waiter.limit is not None
+        waiter.limit.cancel()
+        self._waiters.remove(waiter)
+        waiter.gone()
 
     def _kill(self, pid: int, pidfd: int) -> bool:
         """Kill it and say so, if that is allowed."""

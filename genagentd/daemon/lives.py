@@ -59,6 +59,8 @@ class Surroundings:
     switchboard: Switchboard
     feed: Callable[[inputs.Input], None]
     allowance: Allowance
+    #: Ends what a dead agent left behind, and calls when that is gone.
+    end_the_rest: Callable[[Callable[[], None]], None]
 
 
 class Life:
@@ -323,9 +325,12 @@ class Life:
 
     def _exited(self, number: int, signalled: bool) -> None:
         status = inputs.Signalled(number) if signalled else inputs.Exited(number)
-        self._around.feed(
-            inputs.ProcessExited(incarnation=self.incarnation, status=status, now_ms=now_ms())
-        )
+        exited = inputs.ProcessExited(incarnation=self.incarnation, status=status, now_ms=now_ms())
+        # Whoever hears of the end may rely on it, also for the tools.
+        self._around.end_the_rest(lambda: self._over(exited))
+
+    def _over(self, exited: inputs.ProcessExited) -> None:
+        self._around.feed(exited)
         if not self._greeted:
             # It was told nothing, and so it has said nothing.
             self.drained(held=False)

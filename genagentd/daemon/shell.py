@@ -36,6 +36,8 @@ from genagentd.paths import Places
 
 #: What the machine reports that an operator should look at, besides an end that nobody wanted.
 WARNED = frozenset({"agent.killed", "agent.failed", "agent.unresponsive"})
+#: How long the news of an agent's end waits for the end of what it left behind.
+LEFT_BEHIND_S = 2.0
 #: How long the daemon's end waits for killed processes to be dead.
 LAST_SWEEP_S = 5.0
 
@@ -77,7 +79,13 @@ class Shell:
         loop = asyncio.get_running_loop()
         self._starter.on_launched = lambda: loop.call_soon(self.sweep)
         self._around = Surroundings(
-            places, config, self._starter, self._board, self.feed, Allowance()
+            places,
+            config,
+            self._starter,
+            self._board,
+            self.feed,
+            Allowance(),
+            lambda gone: self._orphans.sweep_for(gone, LEFT_BEHIND_S),
         )
 
     def warm(self) -> None:

@@ -48,6 +48,34 @@ def _asleep() -> subprocess.Popen[bytes]:
 
 @pytest.mark.process
 @pytest.mark.usefixtures("nothing_left")
+async def test_an_end_is_told_behind_what_it_left_and_waits_for_nothing_twice() -> None:
+    """What dies takes a moment, and what hangs in the kernel takes for ever."""
+    orphans = Orphans(frozenset, lambda _pid: False)
+    gone = asyncio.Event()
+    orphans.sweep_for(gone.set, 30)
+    assert gone.is_set(), "there was nothing"
+
+    left = _asleep()
+    gone.clear()
+    orphans.sweep_for(gone.set, 30)
+    assert not gone.is_set()
+    await asyncio.wait_for(gone.wait(), 30)
+    assert kernel.stat(left.pid) is None
+
+    hangs = os.getpid()  # Stands for one that was killed and does not die.
+    orphans._dying[hangs] = -1
+    gone.clear()
+    orphans.sweep_for(gone.set, 0.001)
+    assert not gone.is_set()
+    await asyncio.wait_for(gone.wait(), 30)
+    gone.clear()
+    orphans.sweep_for(gone.set, 30)
+    assert gone.is_set(), "it was waited for once"
+    left.wait()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
 async def test_a_process_of_another_user_holds_up_nothing() -> None:
     """What `sudo` left can only be waited for, and nobody does; it is reaped when it ends."""
     orphans = Orphans(frozenset, lambda _pid: False)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,11 @@ class Performing(Shell):
         self.performed.append(effect)
         if effect in self._failing:
             raise RuntimeError("this one cannot be performed")
+
+
+def at_once(gone: Callable[[], None]) -> None:
+    """Play a dead agent that left nothing behind."""
+    gone()
 
 
 @pytest.fixture
@@ -107,7 +113,9 @@ async def test_a_disposal_does_all_of_it_whatever_a_part_does(broken: int, tmp_p
     start: Any = SimpleNamespace(name="x")
     places = Places(tmp_path, tmp_path)
     nobody: Any = None
-    around = Surroundings(places, Config(), nobody, board, lambda _fact: None, Allowance())
+    around = Surroundings(
+        places, Config(), nobody, board, lambda _fact: None, Allowance(), lambda gone: gone()
+    )
     life: Any = Life(INCARNATION, start, around)
     life._pipe = SimpleNamespace(close=part(1))
     life._port = SimpleNamespace(connection=SimpleNamespace(close=part(2)))
@@ -151,7 +159,9 @@ async def test_who_is_not_found_where_an_agent_was_to_be_is_told_while_it_matter
     )
     nobody: Any = None
     places = Places(tmp_path, tmp_path)
-    around = Surroundings(places, Config(), nobody, board, facts.append, Allowance())
+    around = Surroundings(
+        places, Config(), nobody, board, facts.append, Allowance(), lambda gone: gone()
+    )
     life: Any = Life(INCARNATION, StartAgent(name="x", agent=None, backend="echo"), around)
     life._watched = SimpleNamespace(pid=7, started_ticks=70)
     life._drained = drained
@@ -173,7 +183,13 @@ def test_a_directory_that_may_not_be_entered_is_refused_before_there_is_a_proces
 ) -> None:
     nobody: Any = None
     around = Surroundings(
-        Places(tmp_path, tmp_path), Config(), nobody, nobody, lambda _fact: None, Allowance()
+        Places(tmp_path, tmp_path),
+        Config(),
+        nobody,
+        nobody,
+        lambda _fact: None,
+        Allowance(),
+        at_once,
     )
     start = StartAgent(name="x", agent=None, backend="echo", cwd=str(tmp_path))
     life = Life(INCARNATION, start, around)
@@ -205,7 +221,9 @@ async def test_a_launch_that_nobody_wants_fails_soon_and_is_not_tried_again(
     board: Any = SimpleNamespace(recounted=lambda _free: None)
     starter: Any = SimpleNamespace(launch=launch)
     places = Places(tmp_path, tmp_path)
-    around = Surroundings(places, Config(), starter, board, facts.append, Allowance())
+    around = Surroundings(
+        places, Config(), starter, board, facts.append, Allowance(), lambda gone: gone()
+    )
     life = Life(INCARNATION, StartAgent(name="x", agent=None, backend="echo"), around)
     launching = asyncio.create_task(life.launch())
     if begun:
@@ -229,7 +247,13 @@ async def test_a_start_tells_the_way_in_how_many_descriptors_it_leaves(tmp_path:
     start: Any = SimpleNamespace(name="x", cwd="/")
     nobody: Any = None
     around = Surroundings(
-        Places(tmp_path, tmp_path), Config(), nobody, board, lambda _fact: None, Allowance()
+        Places(tmp_path, tmp_path),
+        Config(),
+        nobody,
+        board,
+        lambda _fact: None,
+        Allowance(),
+        at_once,
     )
     for _ in range(2):
         life: Any = Life(INCARNATION, start, around)

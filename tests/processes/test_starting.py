@@ -117,13 +117,31 @@ def test_E026_a_failed_start_is_told_and_leaves_nothing(
     assert failed.value.reason.kind == kind
     assert says in str(failed.value)
     assert "a" not in [row.name for row in client.list()]
-    # Its tools are adopted, and ended, a moment after it was told.
+    # Another newborn may just be becoming one that waits.
     until(
         lambda: set(living_below(daemon.pid)) - waiting_in(daemon) == before,
         "nothing of it is left",
         within_s=5,
     )
     assert fleet.start(client, "a").name == "a"
+
+
+@pytest.mark.parametrize("exits", [False, True])
+def test_E026_a_failed_start_is_told_when_its_tools_have_ended(
+    client: Client, tmp_path: Path, exits: bool
+) -> None:
+    """E026: whoever hears that it failed may start another one in the same place at once."""
+    pids = tmp_path / "pids"
+    pids.touch()
+    options = {"pids": str(pids), "exits": exits}
+
+    with pytest.raises(StartFailed):
+        fleet.start(client, "a", agent="RaisesAboveTools", options=options)
+
+    tools = [int(pid) for pid in pids.read_text().split()]
+    found = [kernel.stat(pid) for pid in tools]
+    assert len(tools) == 5
+    assert [one for one in found if one is not None and not one.ended] == []
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_E002_every_way_a_turn_ends_takes_its_whole_tree(client: Client, how: st
             fleet.completion(client, ref)
 
     # The news comes when the turn is over, and by then its processes are gone, too.
-    fleet.gone(begun, within_s=2 if how in ("stop", "kill") else 0)
+    fleet.gone(begun, within_s=0)
     if how not in ("stop", "kill"):
         assert client.ask("a", "and on").text == "done"
         assert kernel.children(handle.pid) == []
@@ -85,7 +85,7 @@ def test_E002_an_agent_without_descriptors_leaves_none_of_it_either(
         case _:
             fleet.completion(client, ref)
 
-    fleet.gone(begun, within_s=2 if how == "stop" else 0)
+    fleet.gone(begun, within_s=0)
     if how != "stop":
         assert client.ask("a", "and on").text == "done"
         assert kernel.children(handle.pid) == []

@@ -7,11 +7,14 @@ import contextlib
 import os
 import re
 import resource
+import shlex
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Awaitable
+from pathlib import Path
 
 from genagent_protocol import codec
 from genagent_protocol.envelopes import Completion, Down, Hello, Request
@@ -51,6 +54,22 @@ class Leaky(Quiet):
 
 class RaisesInInit(Quiet):
     def init_agent(self, options: FrozenDict) -> Started[None]:
+        raise LookupError("no such thing")
+
+
+class RaisesAboveTools(Quiet):
+    """Has begun tools, some below others and all deaf, that wrote their pids where it says."""
+
+    def init_agent(self, options: FrozenDict) -> Started[None]:
+        script = "trap '' INT TERM; echo $$ >> {0}; {1}while :; do sleep 3600 & wait; done"
+        inner = ""
+        for _ in range(5):
+            inner = f"setsid sh -c {shlex.quote(script.format(options['pids'], inner))} & "
+        subprocess.Popen(["sh", "-c", inner])
+        while len(Path(str(options["pids"])).read_text().split()) < 5:
+            time.sleep(0.01)
+        if options["exits"]:
+            os._exit(3)
         raise LookupError("no such thing")
 
 

@@ -157,7 +157,10 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExited:
-    """The kernel reported the end of the process. `now_ms` is monotonic."""
+    """The kernel reported the end of the process, and what it left behind has ended, too.
+
+    Unless that takes too long. `now_ms` is when the process ended, and monotonic.
+    """
 
     incarnation: Incarnation
     status: ExitStatus
