@@ -6,6 +6,10 @@ a timer sends a signal that nothing handles, and the daemon knows by its number 
 agent said last of its end, or that a turn was stuck. Each is armed for well after the
 deadline that it stands in for, and disarmed in time by whoever is able to.
 
+An agent's code may have blocked that signal, or ignore it, as programs do with all signals at
+once: each arming takes that back. Blocked again in the middle of an end, it is followed by
+one that nobody can block, and only then does the kernel alone say how the process ended.
+
 The one of turns runs on the processor time of the turn's thread: a process that was
 stopped, or not given a processor, has not had its time, and a callback that takes long is
 no turn. The one of the end runs on the clock, as a stop by the daemon does.
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import threading
 import time
 
 from genagent_protocol.supervision.verdicts import SIGNAL_OF_LAST_RESORT
@@ -55,7 +60,8 @@ class _Times(ctypes.Structure):
 class _Timer:
     """One timer of this process, made when it is first set. A forked child has none."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = SIGNAL) -> None:
+        self._number = number
         self._libc: ctypes.CDLL | None = None
         self._timer: ctypes.c_void_p | None = None
         self._missing = False
@@ -66,7 +72,7 @@ class _Timer:
             return
         libc = ctypes.CDLL(None, use_errno=True)
         timer = ctypes.c_void_p()
-        event = _Event(signal=SIGNAL, notify=0)
+        event = _Event(signal=self._number, notify=0)
         try:
             made = libc.timer_create(clock, ctypes.byref(event), ctypes.byref(timer))
         except AttributeError:
@@ -84,6 +90,14 @@ class _Timer:
             self._libc.timer_settime(self._timer, 0, ctypes.byref(times), None)
 
 
+def _let_it_end_us() -> None:
+    """Have the signal end this process, whatever somebody made of it."""
+    # Only the main thread may say what a signal does; coordinators run there.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(SIGNAL, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {SIGNAL})
+
+
 class LastResort:
     """What ends this process if a turn computes on."""
 
@@ -96,6 +110,7 @@ class LastResort:
         """End this process if *thread* computes on for `PATIENCE_MS` after that deadline."""
         self._timer.make(time.pthread_getcpuclockid(thread))
         self._armed = deadline
+        _let_it_end_us()
         self._timer.set(after_ms + PATIENCE_MS)
 
     def disarm(self, deadline: str) -> None:
@@ -110,12 +125,16 @@ class LastMoment:
 
     def __init__(self) -> None:
         self._timer = _Timer()
+        self._behind_it = _Timer(signal.SIGKILL)
 
     def arm(self, after_ms: int) -> None:
         """End this process after so long, whatever it does."""
-        self._timer.make(time.CLOCK_MONOTONIC)
-        self._timer.set(after_ms)
+        _let_it_end_us()
+        for timer, wait_ms in ((self._timer, after_ms), (self._behind_it, after_ms + BLOCKED_MS)):
+            timer.make(time.CLOCK_MONOTONIC)
+            timer.set(wait_ms)
 
     def disarm(self) -> None:
         """Let nothing happen."""
         self._timer.set(0)
+        self._behind_it.set(0)

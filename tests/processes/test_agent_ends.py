@@ -84,7 +84,9 @@ def test_F004_the_reason_is_what_the_kernel_says(
     assert exact == count
 
 
-@pytest.mark.parametrize("how", ["awaits", "waits", "keeps the interpreter"])
+@pytest.mark.parametrize(
+    "how", ["awaits", "waits", "keeps the interpreter", "ignores signals", "blocks signals"]
+)
 @pytest.mark.parametrize("end", ["callback_failed", "turn_stuck", "shutdown"])
 def test_F004_what_does_not_come_back_from_its_end_changes_neither_that_nor_its_reason(
     client: Client, how: str, end: str
@@ -103,6 +105,20 @@ def test_F004_what_does_not_come_back_from_its_end_changes_neither_that_nor_its_
 
     expected = "normal" if end == "shutdown" else end
     assert fleet.down(client, handle).reason.text == expected
+
+
+def test_F004_an_end_that_lets_no_signal_through_is_ended_by_the_one_that_nobody_blocks(
+    client: Client,
+) -> None:
+    """F004: what was decided cannot be told apart then; that it ends, it does."""
+    options = {"shutdown_ms": 300, "how": "blocks signals at its end"}
+    handle = fleet.start(client, "a", fleet.SAYS, agent="HangsAtTheEnd", options=options)
+    client.at(handle).monitor()
+
+    with pytest.raises(ProcessDown, match="signal:9"):
+        client.drain("a")
+
+    assert fleet.down(client, handle).reason.text == "signal:9"
 
 
 def test_F004_a_process_that_used_up_its_processor_time_says_so(client: Client) -> None:

@@ -120,6 +120,11 @@ class HangsAtTheEnd(Quiet):
     def init_agent(self, options: FrozenDict) -> Started[None]:
         vars(shell).update(BLOCKED_MS=200)
         self.how = options["how"]
+        if self.how == "ignores signals":
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_IGN)
+        elif self.how == "blocks signals":
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         return Started(_without(options, "how"), None)
 
     def handle_response(self, ref: RequestRef, response: Response, state: None) -> NoReply[None]:
@@ -129,6 +134,11 @@ class HangsAtTheEnd(Quiet):
         match self.how:
             case "awaits":
                 return asyncio.Event().wait()  # type: ignore[return-value]  # it never returns
+            case "blocks signals at its end":
+                signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+                threading.Event().wait()
+            case "ignores signals" | "blocks signals":
+                threading.Event().wait()
             case "waits":
                 threading.Event().wait()
             case _:
