@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import socket
+import stat
 from collections.abc import Iterator
 
 
@@ -68,6 +69,23 @@ def _beside(path: str, number: int) -> str:
 def is_leftover(name: str) -> bool:
     """Whether a file is called as an entrance is until it takes its place."""
     return re.fullmatch(r"\.[0-9]+-[0-9]+", name) is not None
+
+
+def is_abandoned(path: str) -> bool:
+    """Whether that is a socket at which nobody listens: who did was killed, or is just beginning.
+
+    This does not follow a link.
+    """
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as knocking:
+            knocking.connect(path)
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        pass  # It is gone, or full, or not for us: nothing that we know of nobody.
+    return False
 
 
 def _identity(path: str) -> tuple[int, int] | None:

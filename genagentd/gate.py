@@ -10,6 +10,7 @@ stays until its successor is in place. Nothing here accepts a connection.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import select
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from genagentd import kernel
-from genagentd.entrance import Entrance
+from genagentd.entrance import Entrance, is_abandoned
 
 #: With more free descriptors, whoever comes is let in at once, and so many may wait. It is more
 #: than all who can come while the loop is busy elsewhere.
@@ -128,7 +129,16 @@ class Gate:
                 self._retire_later(retired)
 
     def renew(self) -> None:
-        """Be reachable again, if somebody removed the file; does nothing while there is one."""
+        """Be reachable again, if somebody removed the file; does nothing while there is one.
+
+        One that a killed process has left is none. Only who may have no rival asks for this.
+        """
+        if not self._closed and is_abandoned(self._path):
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+        self._renew()
+
+    def _renew(self) -> None:
         if self._closed or os.path.lexists(self._path):
             return
         front, was_wide = self._front, self._wide_open
@@ -226,7 +236,7 @@ class Gate:
 
     def _try_again(self) -> None:
         self._retry = None
-        self.renew()
+        self._renew()
 
     def _retire_later(self, entrance: Entrance) -> None:
         self._loop.call_later(RETIRED_S, self._retire, entrance)

@@ -845,9 +845,10 @@ async def test_a_path_that_is_somebody_elses_by_now_is_left_to_them(
     await until(lambda: other.bodies, "the other one is heard")
 
 
+@pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("free", [100, 10_000])
 async def test_a_listener_whose_file_was_removed_can_be_renewed(
-    wires: Wires, monkeypatch: pytest.MonkeyPatch, free: int
+    wires: Wires, monkeypatch: pytest.MonkeyPatch, free: int, left: bool
 ) -> None:
     """Whoever was connected stays so, and others come again."""
     room = Room(free, wires.path, monkeypatch)
@@ -855,6 +856,10 @@ async def test_a_listener_whose_file_was_removed_can_be_renewed(
     first = await wires.mouth().opened()
     room.listener.gate.renew()
     os.unlink(wires.path)
+    if left:  # by somebody who listened there since, and was killed
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.bind(wires.path)
+            killed.listen()
 
     room.listener.gate.renew()
 

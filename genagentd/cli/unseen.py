@@ -14,7 +14,7 @@ from pathlib import Path
 
 from genagentd import kernel
 from genagentd.daemon.lock import Holder
-from genagentd.entrance import is_leftover
+from genagentd.entrance import is_abandoned, is_leftover
 
 #: What the kernel shows of a socket that accepts connections.
 _LISTENS = 0x10000
@@ -22,16 +22,21 @@ _LISTENS = 0x10000
 
 def listens_unseen(path: str, pid: int | None) -> bool:
     """Whether *pid* listens at a socket that was bound to *path*, where no file is any more."""
-    return pid is not None and not os.path.lexists(path) and _holds(pid, _bound_to(path))
+    return pid is not None and _leads_nowhere(path) and _holds(pid, _bound_to(path))
 
 
 def unseen_listener(path: str) -> Holder | None:
     """Return who listens at a socket that was bound to *path*, where no file is any more."""
-    sockets = set() if os.path.lexists(path) else _bound_to(path)
+    sockets = _bound_to(path) if _leads_nowhere(path) else set()
     for pid in map(int, filter(str.isdigit, os.listdir("/proc")) if sockets else ()):
         if _holds(pid, sockets):
             return Holder(pid, kernel.started_ticks(pid))
     return None
+
+
+def _leads_nowhere(path: str) -> bool:
+    """Whether there is no file, or one that somebody left who was killed."""
+    return not os.path.lexists(path) or is_abandoned(path)
 
 
 def _bound_to(path: str) -> set[str]:
