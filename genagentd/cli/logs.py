@@ -180,7 +180,12 @@ def _unreadable(path: Path, error: OSError) -> UnusablePlace | NoRoom:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    older = _opened(path.with_suffix(".log.1"))
+    try:
+        older = _opened(path.with_suffix(".log.1"))
+    except (UnusablePlace, NoRoom) as error:
+        # What was printed after it can be read all the same.
+        output().note(f"what was printed first is left out: {error}")
+        older = None
     if older is not None:
         with older:
             yield from older
@@ -214,7 +219,7 @@ def _show(name: Plain, path: Path, line: bytes) -> None:
 
 
 def _follow(name: Plain, path: Path, file: BinaryIO) -> None:
-    """Show what is appended; go on where the log was moved aside, and with the next life."""
+    """Show what is appended; go on where the log began anew, and with the next life."""
     with contextlib.ExitStack() as opened:
         while True:
             # Looked for before the rest is read: who has a successor writes no more.
@@ -244,8 +249,10 @@ def _next(name: Plain, path: Path) -> Path | None:
 
 
 def _is_there(path: Path, file: BinaryIO) -> bool:
+    """Whether what is read is still the log: it may be moved aside, or emptied."""
     try:
-        return path.stat().st_ino == os.fstat(file.fileno()).st_ino
+        now = path.stat()
+        return now.st_ino == os.fstat(file.fileno()).st_ino and now.st_size >= file.tell()
     except FileNotFoundError:
         return False
     except OSError as error:

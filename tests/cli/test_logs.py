@@ -139,6 +139,45 @@ def test_more_lives_are_shown_in_their_order_with_a_line_between(
     assert "---" not in genagent("logs", "a", "--lives", "2", "--json").out
 
 
+@pytest.mark.parametrize("size", ["less", "nothing"])
+def test_a_log_that_is_emptied_is_followed_from_its_beginning(
+    genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    """By the daemon where it cannot move it aside, or by `copytruncate`."""
+    log = said(1, "as long as anything\n")
+    steps = iter(["empty", "more", "end"])
+
+    def meanwhile(_seconds: float) -> None:
+        match next(steps):
+            case "empty":
+                log.write_text("anew\n" if size == "less" else "")
+            case "more":
+                with log.open("a") as file:
+                    file.write("and more\n")
+            case _:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("genagentd.cli.logs.time.sleep", meanwhile)
+
+    followed = genagent("logs", "a", "-f")
+
+    anew = "anew\n" if size == "less" else ""
+    assert followed.out == f"as long as anything\n{anew}and more\n"
+
+
+def test_what_was_printed_first_is_left_out_where_it_cannot_be_read(
+    genagent: Command, said: Callable[[int, str], Path]
+) -> None:
+    """What stands in the place of the older file hides nothing of the other."""
+    said(1, "still here\n").with_suffix(".log.1").mkdir()
+
+    shown = genagent("logs", "a")
+
+    assert (shown.code, shown.out) == (0, "still here\n")
+    assert "what was printed first is left out" in shown.err
+    assert ".log.1 cannot be read" in shown.err
+
+
 def test_a_log_is_followed_into_the_next_life(
     genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
