@@ -23,7 +23,7 @@ def daemon_main() -> None:
     streams.reopen_closed()
     # What is left of a child, and how a child is begun, must not depend on who began us.
     guardian.begin()
-    if _will_run(sys.argv[1:]) and "NOTIFY_SOCKET" not in os.environ:
+    if _will_run(sys.argv[1:]) and not os.environ.get("NOTIFY_SOCKET"):
         # Under a service manager the unit's control group does what the guardian would.
         # Until the guardian is there, Ctrl-C just ends this process, without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

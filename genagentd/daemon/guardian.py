@@ -187,10 +187,14 @@ def _name_left(pid: int) -> None:
 
 
 def _let_go_of_log() -> None:
-    """Hold the daemon's own log no longer, if that is where standard error goes."""
+    """Hold the daemon's own log no longer, if standard error goes there and can go there again.
+
+    A file of that name that somebody else opened for us stays ours as it is.
+    """
     with contextlib.suppress(OSError):
         there = os.readlink("/proc/self/fd/2")
         if os.path.basename(there) == DAEMON_LOG:
+            os.close(open_appending(there))
             _stream.keep(there)
             _stream.let_go()
 

@@ -16,6 +16,7 @@ import pytest
 
 from genagentd import kernel
 from genagentd.daemon import guardian
+from support.daemons import PrivateDaemon
 from support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("nothing_left")]
@@ -39,10 +40,11 @@ signal.pause()
 """
 
 
-def _guarded(what: str, stderr: int | None = None) -> tuple[subprocess.Popen[str], list[int]]:
-    guardian = subprocess.Popen(
-        [sys.executable, "-c", _DAEMON, what], stdout=subprocess.PIPE, stderr=stderr, text=True
-    )
+def _guarded(
+    what: str, stderr: int | None = None, first: str = ""
+) -> tuple[subprocess.Popen[str], list[int]]:
+    command = [sys.executable, "-c", first + _DAEMON, what]
+    guardian = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     assert guardian.stdout is not None
     with guardian.stdout as said:
         return guardian, [int(pid) for pid in said.readline().split()]
@@ -104,6 +106,22 @@ def test_what_ended_a_daemon_is_in_the_log_that_is_there_by_then(
     assert json.loads(log.read_text().splitlines()[-1])["event"] == "daemon.killed"
     if becomes == "moved":
         assert (tmp_path / "genagentd.log.1").read_bytes() == b""
+
+
+def test_a_log_that_cannot_be_opened_anew_is_kept(tmp_path: Path) -> None:
+    """Root opened it, say, for a user who may not."""
+    log = tmp_path / "genagentd.log"
+    refuses = (
+        "import os\nfrom genagentd.daemon import guardian\n"
+        "guardian.open_appending = lambda _path: os.open('/nowhere', os.O_RDONLY)\n"
+    )
+    with log.open("ab") as stderr:
+        guardian, (daemon, *_) = _guarded("wait", stderr.fileno(), first=refuses)
+
+    os.kill(daemon, signal.SIGKILL)
+
+    assert guardian.wait(30) == 128 + signal.SIGKILL
+    assert json.loads(log.read_text().splitlines()[-1])["event"] == "daemon.killed"
 
 
 def test_a_link_in_the_place_of_the_log_chooses_no_file(tmp_path: Path) -> None:
@@ -367,3 +385,18 @@ def test_a_signal_reaches_the_daemon_past_what_was_there_before() -> None:
     finally:
         for pid in (job, forked):
             kernel.kill_exactly(pid)
+
+
+@pytest.mark.parametrize("told_of", ["", "nobody"])
+def test_only_a_service_manager_that_is_named_takes_the_guardians_place(
+    tmp_path: Path, told_of: str
+) -> None:
+    """An empty variable names none."""
+    private = PrivateDaemon({"NOTIFY_SOCKET": told_of and str(tmp_path / told_of)}).start()
+    try:
+        first = private.guardian
+        assert first is not None
+        assert (private.pid == first.pid) == bool(told_of)
+    finally:
+        private.stop()
+        private.cleanup()
