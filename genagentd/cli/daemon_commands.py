@@ -30,13 +30,14 @@ from genagentd.cli.output import duration
 from genagentd.cli.program import CONTEXT, command, flags, output
 from genagentd.cli.service_unit import install_service
 from genagentd.cli.standing import in_trouble, troubles
-from genagentd.cli.unanswered import left_s, lost, pid_of, silent, still_ending, who
+from genagentd.cli.unanswered import left_s, lost, pid_of, silent, still_ending, unseen, who
 from genagentd.cli.values import seconds, seconds_or_none
 from genagentd.cli.versions import show_version, version_option
 from genagentd.paths import Places, places
 
 if TYPE_CHECKING:
     from genagent_protocol.answers import AgentRow
+    from genagent_protocol.envelopes import CoreState
     from genagentd.daemon.lock import Holder
 
 #: How often the end of a daemon is looked for.
@@ -183,19 +184,9 @@ def _ask_to_end(pid: int, ticks: int) -> None:
 )
 def status(timeout: float) -> None:
     """Say who the daemon is and how it is; exit 7 when there is none."""
-    from genagentd.client.core import core_state
-    from genagentd.daemon.lock import is_locked
-
     where = places()
     deadline = time.monotonic() + timeout
-    try:
-        state = core_state(where.socket, round(timeout * 1000))
-    except (NotReachable, CallTimeout):
-        if is_locked(where):
-            raise silent(where, deadline) from None
-        if (found := lost(where)) is not None:
-            raise found from None
-        raise
+    state = _core_state(where, deadline)
     rows = _rows(where, deadline)
     removed = kernel.writes_removed(state.pid)
     how = "draining" if state.draining else "ready" if state.ready else "not ready"
@@ -219,6 +210,26 @@ def status(timeout: float) -> None:
         log_dir=str(where.logs),
         log_removed=removed,
     )
+
+
+def _core_state(where: Places, deadline: float) -> CoreState:
+    """Return who the daemon is; one that holds the lock may be about to listen, or to end."""
+    from genagentd.client.core import core_state
+    from genagentd.daemon.lock import holder, is_locked
+
+    while True:
+        try:
+            return core_state(where.socket, round(left_s(deadline) * 1000))
+        except (NotReachable, CallTimeout):
+            if not is_locked(where):
+                if (found := lost(where)) is not None:
+                    raise found from None
+                raise
+            if (found := unseen(where, pid_of(holder(where, 0)))) is not None:
+                raise found from None
+            if left_s(deadline) == 0:
+                raise silent(where, deadline) from None
+        time.sleep(_LOOK_S)
 
 
 def _rows(where: Places, deadline: float) -> tuple[AgentRow, ...] | None:

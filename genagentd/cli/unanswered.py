@@ -24,15 +24,21 @@ _TAIL_LINES = 12
 
 def silent(where: Places, deadline: float) -> Failure:
     """Return how a command fails whose daemon holds the lock and says nothing."""
-    from genagentd.cli.unseen import listens_unseen
     from genagentd.daemon.lock import holder
 
     pid = pid_of(holder(where, left_s(deadline)))
-    if pid is not None and listens_unseen(where.socket, pid):
-        return _hidden(where, pid, "genagentd stop")
-    return _not_answering(
+    return unseen(where, pid) or _not_answering(
         where, pid, "does not answer", f"see {where.daemon_log}{_last_resort(pid)}"
     )
+
+
+def unseen(where: Places, pid: int | None) -> Failure | None:
+    """Return that the daemon *pid*, which holds the lock, cannot be found, if that is so."""
+    from genagentd.cli.unseen import listens_unseen
+
+    if pid is None or not listens_unseen(where.socket, pid):
+        return None
+    return _hidden(where, pid, "genagentd stop")
 
 
 def _hidden(where: Places, pid: int, end: str) -> Failure:

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from genagent_protocol.envelopes import CoreState
 from genagent_protocol.errors import CallTimeout
+from genagent_protocol.refs import BootId
 from genagentd import kernel
 from genagentd.cli import agents, beginning, daemon_commands, unanswered
 from genagentd.cli.main import load_commands
@@ -341,6 +343,39 @@ def test_no_command_looks_for_longer_than_it_may(
     held.release()
     assert (told.code, told.error) == (7, "not_answering")
     assert clock.now < 1.1
+
+
+def test_status_waits_for_a_daemon_that_holds_the_lock_and_is_about_to_listen(
+    genagentd: Command, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks in that moment would be told to kill it."""
+    monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
+    held = lock.take(Places(tmp_path, tmp_path))
+    assert held is not None
+    asked = core.core_state
+
+    def asks(path: str, timeout_ms: int) -> CoreState:
+        if clock.now < 1:
+            return asked(path, timeout_ms)
+        return CoreState(
+            call=1,
+            pid=7,
+            boot=BootId("b"),
+            software="ours",
+            ready=True,
+            draining=False,
+            agents=0,
+            clients=0,
+            uptime_ms=0,
+            bad_frames=0,
+        )
+
+    monkeypatch.setattr(core, "core_state", asks)
+
+    told = genagentd("status", "--timeout", "5", "--json")
+
+    held.release()
+    assert told.json["pid"] == 7
 
 
 def test_what_connecting_took_is_not_waited_for_once_more(
