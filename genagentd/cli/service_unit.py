@@ -125,11 +125,12 @@ def _program(path: str) -> str:
     Raises:
         Failure: no line of a unit can hold it.
     """
-    if not path.isprintable() and not path.replace("\t", "").isprintable():
-        message = f"the path of the interpreter cannot stand in a unit: {path!r}"
-        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", message)
     if _PLAIN.fullmatch(path):
         return path
+    # `env` takes a word with an equals sign for a variable.
+    if "=" in path or not path.replace("\t", "").isprintable():
+        message = f"the path of the interpreter cannot stand in a unit: {path!r}"
+        raise Failure(exits.BAD_CONFIGURATION, "bad_configuration", message)
     # The first word is taken as it is in some respects, and may not hold a quote in any
     # notation; any other word may be anything.
     word = _within_quotes(path).replace("$", "$$").replace("\t", "\\t")

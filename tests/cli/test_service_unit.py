@@ -46,6 +46,7 @@ def test_the_end_of_the_service_leaves_the_directory_of_a_daemon_begun_by_hand()
     ("path", "words"),
     [
         ("/a/b", "/a/b"),
+        ("/a=b", "/a=b"),
         ("/a b/c", '/usr/bin/env "/a b/c"'),
         ("/50%$", '/usr/bin/env "/50%%$$"'),
         ("/it's", '/usr/bin/env "/it\'s"'),
@@ -57,10 +58,11 @@ def test_the_interpreter_is_one_word(path: str, words: str) -> None:
     assert service_unit._program(path) == words
 
 
-def test_an_interpreter_that_no_line_can_hold_is_refused() -> None:
+@pytest.mark.parametrize("path", ["/a\nb", "/a=b c"])
+def test_an_interpreter_that_no_line_can_hold_is_refused(path: str) -> None:
     """A unit that can never start would be found out by the next one who needs it."""
     with pytest.raises(Failure):
-        service_unit._program("/a\nb")
+        service_unit._program(path)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
