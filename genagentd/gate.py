@@ -133,7 +133,8 @@ class Gate:
 
         One that a killed process has left is none. Only who may have no rival asks for this.
         """
-        if not self._closed and is_abandoned(self._path):
+        # Whoever knocks at our own would be somebody who came.
+        if not (self._closed or self.reachable) and is_abandoned(self._path):
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
         self._renew()

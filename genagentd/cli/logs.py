@@ -180,12 +180,9 @@ def _unreadable(path: Path, error: OSError) -> UnusablePlace | NoRoom:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    try:
-        older = _opened(path.with_suffix(".log.1"))
-    except (UnusablePlace, NoRoom) as error:
-        # What was printed after it can be read all the same.
-        output().note(f"what was printed first is left out: {error}")
-        older = None
+    before = path.with_suffix(".log.1")
+    # Where something else stands in its place there is none; the log itself says what was lost.
+    older = None if before.is_dir() else _opened(before)
     if older is not None:
         with older:
             yield from older
