@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import resource
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from hypothesis import strategies as st
 from genagentd.daemon import logs
 from genagentd.daemon.logs import Log
 from genagentd.paths import make_private
+from support.full_disk import at_most
 
 _BOOT = "0123456789abcdef"
 
@@ -126,17 +125,6 @@ async def test_of_old_logs_only_those_of_incarnations_are_forgotten(tmp_path: Pa
     lives = left - kept
     assert len([name for name in lives if name.endswith(".log")]) == logs.MAX_LIVES
     assert len([name for name in lives if name.endswith(".1")]) == logs.MAX_LIVES - 1
-
-
-@contextlib.contextmanager
-def at_most(size_bytes: int) -> Iterator[None]:
-    """Let files grow no further, as on a disk that is full: a part is written, then nothing."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_what_a_full_disk_did_not_take_is_told_and_nothing_is_glued_to_what_it_cut(

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import pty
-import resource
 import select
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from genagentd.daemon import report, standard_error
 from genagentd.daemon.standard_error import StandardError
 from genagentd.paths import make_private
 from genagentd.private_files import open_appending
+from support.full_disk import at_most
 
 PAGE = 4096
 
@@ -49,17 +49,6 @@ def logging_to(path: Path) -> Iterator[None]:
             yield
         finally:
             report._stream = StandardError(report._opened)
-
-
-@contextlib.contextmanager
-def at_most(size_bytes: int) -> Iterator[None]:
-    """Let files grow no further, as on a disk that is full: a part is written, then nothing."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def opened(path: str) -> int:
