@@ -79,10 +79,21 @@ def working_directory(cwd: object) -> str:
         raise UsageError(f"cwd: a path is wanted, not {type(cwd).__name__}") from None
     except FileNotFoundError:
         raise UsageError("cwd: the directory of this process is gone; give another one") from None
+    if not _is_utf8(str(path)):
+        raise UsageError(f"cwd: the name {str(path)!a} is no UTF-8; rename it or give another one")
     found = sendable.text(str(path), "cwd")
     if "\0" in found:
         raise UsageError("cwd: a path holds no NUL character")
     return found
+
+
+def _is_utf8(path: str) -> bool:
+    """Whether that is so of what Python shows of it: bytes that are not are lone surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def agent_path(agent: object, cwd: str) -> str | None:

@@ -87,7 +87,7 @@ def test_whatever_one_field_is_is_refused_or_read(field: str, value: object) -> 
         ({"restart": ["permanent"]}, "restart: .* is wanted"),
         ({"cwd": 5}, "cwd: a path is wanted, not int"),
         ({"cwd": b"/"}, "cwd: a path is wanted, not bytes"),
-        ({"cwd": "/\ud800"}, "cwd: .* lone surrogate"),
+        ({"cwd": "/a\udcff"}, r"cwd: the name '/a\\udcff' is no UTF-8; rename it or give another"),
         ({"cwd": "/a\0b"}, "cwd: .* NUL"),
         ({"backend": "\ud800"}, "backend: .* lone surrogate"),
         ({"agent": object()}, "agent: .* not an instance of object"),
