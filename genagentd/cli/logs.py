@@ -175,6 +175,12 @@ def _opened(path: Path) -> BinaryIO | None:
         raise _unreadable(path, error) from None
 
 
+def _opened_later(path: Path) -> BinaryIO | None:
+    """Between two looks the log was moved aside, and its successor may be a moment away."""
+    time.sleep(_LOOK_S)
+    return _opened(path)
+
+
 def _unreadable(path: Path, error: OSError) -> UnusablePlace | NoRoom:
     return unusable(f"{path} cannot be read", error, f"look there as its owner, or {OTHER}")
 
@@ -230,8 +236,9 @@ def _follow(name: Plain, path: Path, file: BinaryIO) -> None:
                 _show_cut(name, path, file)
                 path = after
                 _show_border(path)
-            new = _opened(path)
+            new = _opened(path) or _opened_later(path)
             if new is None:
+                output().note(f"{path} was removed; nothing more can be shown")
                 return
             # A file that was moved aside takes room on the disk for as long as it is open.
             opened.close()

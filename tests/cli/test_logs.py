@@ -199,3 +199,41 @@ def test_a_log_is_followed_into_the_next_life(
 
     assert followed.code == 130
     assert followed.out == "before\nlast words\ncut o\n--- the next life: b-2\nagain\n"
+
+
+def test_a_log_that_is_not_there_for_a_moment_is_followed_on(
+    genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is moved aside first, and made anew then."""
+    log = said(1, "before\n")
+    steps = iter(["moved", "made", "end"])
+
+    def meanwhile(_seconds: float) -> None:
+        match next(steps):
+            case "moved":
+                log.rename(log.with_suffix(".log.1"))
+            case "made":
+                log.write_text("after\n")
+            case _:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("genagentd.cli.logs.time.sleep", meanwhile)
+
+    followed = genagent("logs", "a", "-f")
+
+    assert followed.out == "before\nafter\n"
+
+
+def test_who_follows_a_log_that_was_removed_is_told(
+    genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting longer would look as if the agent had nothing to say."""
+    log = said(1, "before\n")
+    monkeypatch.setattr(
+        "genagentd.cli.logs.time.sleep", lambda _seconds: log.unlink(missing_ok=True)
+    )
+
+    followed = genagent("logs", "a", "-f")
+
+    assert (followed.code, followed.out) == (0, "before\n")
+    assert followed.err == f"{log} was removed; nothing more can be shown\n"
