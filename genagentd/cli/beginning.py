@@ -22,7 +22,7 @@ from genagentd import kernel
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
 from genagentd.cli.program import output
-from genagentd.cli.unanswered import left_s, pid_of, silent, still_ending, tail_of
+from genagentd.cli.unanswered import left_s, lost, pid_of, silent, still_ending, tail_of
 from genagentd.cli.values import seconds
 from genagentd.paths import Places, check_private, make_private, open_log, places
 
@@ -49,13 +49,15 @@ def start(timeout: float, config: Path | None) -> None:
     When one is running already, that is fine too. One that is ending is waited for, and another
     one is started then; if it takes longer than --timeout, that is `stopping`, exit 5.
     """
-    from genagentd.daemon.lock import holder, listener
+    from genagentd.daemon.lock import holder, is_locked, listener
 
     where = places()
     # Also where somebody listens already: in a directory of another user that is none of ours.
     for directory in (where.run, where.state):
         check_private(directory)
     deadline = time.monotonic() + timeout
+    if (hidden := lost(where)) is not None and not is_locked(where):
+        raise hidden
     begun: subprocess.Popen[bytes] | None = None
     #: What stood in the log before it was begun is about others.
     log_bytes = 0

@@ -463,6 +463,23 @@ def test_a_daemon_whose_socket_was_removed_is_named_and_can_be_stopped(
     assert ran(place, "genagentd", "status").code == 7
 
 
+def test_no_other_daemon_is_begun_where_one_runs_whose_directory_was_removed(
+    place: PrivateDaemon,
+) -> None:
+    """As a logout does, or who tidies up: its agents would run on where nobody sees them."""
+    place.start()
+    pid = place.pid
+    shutil.rmtree(place.run)
+
+    told = ran(place, "genagentd", "start", "--timeout", "1")
+
+    assert (told.code, f"pid {pid}" in told.err, f"kill -HUP {pid}" in told.err) == (7, True, True)
+    place.signal(signal.SIGHUP)
+    until(lambda: ran(place, "genagentd", "status").code == 0, "it is reached again")
+    again = ran(place, "genagentd", "start", "--json")
+    assert (again.code, again.json["pid"]) == (0, pid)
+
+
 @pytest.mark.parametrize("lost", ["lock", "what it says", "directory"])
 def test_a_daemon_that_answers_is_found_and_stopped_whatever_became_of_its_lock(
     place: PrivateDaemon, lost: str
