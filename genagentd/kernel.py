@@ -22,6 +22,9 @@ from typing import NamedTuple
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NAME = 15
+#: What the kernel keeps of a process's name.
+_NAME_BYTES = 15
 
 #: `clone(2)` has a number of its own on each architecture; `clone3`, which has one for all, is
 #: closed in many containers.
@@ -65,10 +68,18 @@ class Stat(NamedTuple):
         return self.state in "ZX" and self.threads <= 1
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: int | bytes) -> None:
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"prctl({option}, {value}): {os.strerror(code)}")
+        raise OSError(code, f"prctl({option}, {value!r}): {os.strerror(code)}")
+
+
+def be_called(name: str) -> None:
+    """Have `ps` and `top` show this process as *name*, as much of it as the kernel keeps.
+
+    For people: nothing here finds a process by its name. Call it from the first thread.
+    """
+    _prctl(_PR_SET_NAME, name.encode()[:_NAME_BYTES].decode(errors="ignore").encode())
 
 
 def adopt_orphans() -> None:

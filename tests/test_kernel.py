@@ -87,6 +87,26 @@ def test_the_name_of_a_process_can_be_shown(name: bytes, shown: str) -> None:
     assert kernel.command_of(NOBODY) == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("ga:a", "ga:a"),
+        ("x" * 16, "x" * 15),
+        ("ga:" + "\u00e9" * 7, "ga:" + "\u00e9" * 6),
+        ("", ""),
+    ],
+    ids=["short", "long", "cut between characters", "none"],
+)
+def test_a_process_is_called_as_much_of_its_name_as_there_is_room_for(
+    name: str, shown: str
+) -> None:
+    code = f"from genagentd import kernel; kernel.be_called({name!r})\n{WAITS}"
+    with running(code) as process:
+        assert line(process) == "ready"
+
+        assert kernel.command_of(process.pid) == shown
+
+
 def test_nobody_is_no_process() -> None:
     """Each question has an answer for what is not there."""
     assert kernel.stat(NOBODY) is None

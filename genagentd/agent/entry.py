@@ -22,6 +22,7 @@ from genagent_protocol.envelopes import (
 )
 from genagent_protocol.errors import RemoteWireError
 from genagent_protocol.header import DAEMON, Header
+from genagent_protocol.plain import printable
 from genagent_protocol.reasons import ORDERLY, ExitReason, StartError
 from genagent_protocol.refs import AgentHandle
 from genagent_protocol.turns.inputs import StopRequested
@@ -182,7 +183,9 @@ class Life:
     async def live(self) -> int:
         """Return the exit status, when everything is over and said; it listens already."""
         assert self._channel is not None
-        status = await self._be_somebody(await self._hello(), self._channel.send)
+        hello = await self._hello()
+        kernel.be_called(f"ga:{printable(hello.start.name)}")
+        status = await self._be_somebody(hello, self._channel.send)
         self.close()
         return status
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 
+from genagentd import kernel
 from genagentd.cli import streams
 from genagentd.daemon import guardian
 
@@ -23,11 +24,13 @@ def daemon_main() -> None:
     streams.reopen_closed()
     # What is left of a child, and how a child is begun, must not depend on who began us.
     guardian.begin()
-    if _will_run(sys.argv[1:]) and not os.environ.get("NOTIFY_SOCKET"):
+    if _will_run(sys.argv[1:]):
+        kernel.be_called("genagentd")
         # Under a service manager the unit's control group does what the guardian would.
-        # Until the guardian is there, Ctrl-C just ends this process, without a traceback.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        guardian.guard()
+        if not os.environ.get("NOTIFY_SOCKET"):
+            # Until the guardian is there, Ctrl-C just ends this process, without a traceback.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            guardian.guard()
     from genagentd.cli import daemon_commands, program
 
     sys.exit(program.run(daemon_commands.app, "genagentd", sys.argv[1:]))

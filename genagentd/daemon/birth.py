@@ -151,6 +151,7 @@ def _live(cradle: socket.socket, directory: str) -> NoReturn:
     code = 1
     try:
         _settle(cradle)
+        kernel.be_called("genagent-new")
         entry = importlib.import_module(ENTRY)
         pid = os.getpid()
         beginning = entry.Beginning(of_agent(directory, pid, kernel.started_ticks(pid)))

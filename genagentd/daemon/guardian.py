@@ -111,6 +111,7 @@ def listen() -> None:
 
 def _outlive(daemon: int) -> int:
     """Forward signals to *daemon* until it ends, and none after that; return as `_wait_for`."""
+    kernel.be_called("genagentd-guard")
     _let_go_of_log()
     pidfd = os.pidfd_open(daemon)
 

@@ -38,6 +38,7 @@ def tend(orders: Descriptor, directory: str) -> NoReturn:
     Newborns are found in *directory*.
     """
     kernel.die_with_parent()
+    kernel.be_called("genagent-helper")
     # Ctrl-C is for the daemon, which ends us when it has no more use for us.
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

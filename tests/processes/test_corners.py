@@ -276,3 +276,19 @@ def test_a_removed_directory_of_sockets_is_made_anew_by_the_next_start(
     assert failed.value.reason.kind == "bad_directory"
     assert str(daemon.places.agents) in failed.value.reason.message
     daemon.places.agents.unlink()
+
+
+def test_a_list_of_processes_says_who_is_who(daemon: PrivateDaemon, client: Client) -> None:
+    """They have one command line, and an operator has `ps` where nothing answers any more."""
+    agent = fleet.start(client, "a\nname that is long")
+    children = kernel.children(daemon.pid)
+
+    assert daemon.guardian is not None
+    assert kernel.command_of(daemon.guardian.pid) == "genagentd-guard"
+    assert kernel.command_of(daemon.pid) == "genagentd"
+    assert kernel.command_of(agent.pid) == "ga:a\\nname that"
+    assert "genagent-helper" in map(kernel.command_of, children)
+    until(
+        lambda: "genagent-new" in map(kernel.command_of, kernel.children(daemon.pid)),
+        "one waits for the next start",
+    )
