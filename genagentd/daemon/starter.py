@@ -89,6 +89,7 @@ class Starter:
                 launch = (self._bear if self._uses_helper else self._spawn)(newborn)
                 await asyncio.wait_for(launch, patience_s)
             except TimeoutError:
+                self._replace_helper()
                 raise LaunchLost(f"a launch took longer than {patience_s} s") from None
             finally:
                 self.on_launched()
@@ -97,10 +98,11 @@ class Starter:
         helper = self._ready_helper()
         try:
             born = await helper.bear(newborn)
-        except (ConnectionError, asyncio.CancelledError) as error:
+        except ConnectionError:
+            self._replace_helper()
+            raise LaunchLost("the helper that agents are started from died") from None
+        except asyncio.CancelledError:
             self._end_helper()
-            if isinstance(error, ConnectionError):
-                raise LaunchLost("the helper that agents are started from died") from None
             raise
         if not born:
             raise LaunchLost("a newborn was given up before it was announced")
@@ -144,6 +146,13 @@ class Starter:
                 )
             self._helper = _Helper(process, ours, self._environ)
         return self._helper
+
+    def _replace_helper(self) -> None:
+        """Have another one at once: the launch is tried again, or lacked its answer alone."""
+        self._end_helper()
+        # What the system does not allow now is told to whoever is to be born.
+        with contextlib.suppress(OSError):
+            self.warm()
 
     def _end_helper(self) -> None:
         if self._helper is not None:
