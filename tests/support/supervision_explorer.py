@@ -77,9 +77,9 @@ def check(table: Table, world: World) -> None:
         who: child.terms.key for who, child in living.items()
     }
     watched = {
-        (m.client, m.ref, who)
+        (client, ref, who)
         for who, child in living.items()
-        for m in (child.life.monitors if child.life else ())
+        for client, ref in (child.life.monitors if child.life else ())
     }
     assert watched == world.watches, "a watch without a monitor, or the reverse"
     assert {(c, r): who for c, r, who in watched} == dict(table.watched)

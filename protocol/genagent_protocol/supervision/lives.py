@@ -297,10 +297,10 @@ def _end(draft: Draft, child: Child) -> None:
 
 
 def _send_downs(draft: Draft, life: Life, reason: ExitReason) -> None:
-    watched = draft.table.watched.without(*((m.client, m.ref) for m in life.monitors))
+    watched = draft.table.watched.without(*life.monitors)
     draft.table = replace(draft.table, watched=watched)
-    for m in life.monitors:
-        draft.order(SendDown(client=m.client, monitor=m.ref, handle=m.handle, reason=reason))
+    for (client, ref), handle in life.monitors.items():
+        draft.order(SendDown(client=client, monitor=ref, handle=handle, reason=reason))
 
 
 def _account(draft: Draft, life: Life) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import NOPROC, NOT_FOUND, Reason
-from genagent_protocol.refs import Incarnation, MonitorRef
+from genagent_protocol.refs import Incarnation
 from genagent_protocol.supervision import endings, lives, verdicts
 from genagent_protocol.supervision.draft import Draft, living
 from genagent_protocol.supervision.effects import (
@@ -30,7 +30,7 @@ from genagent_protocol.supervision.inputs import (
     StartRequested,
     StopRequested,
 )
-from genagent_protocol.supervision.table import Child, Group, Monitor, child_of, handle_of
+from genagent_protocol.supervision.table import Child, Group, Watch, child_of, handle_of
 from genagent_protocol.supervision.terms import flaw
 
 SHUTTING_DOWN = Reason("shutting_down")
@@ -94,14 +94,13 @@ def monitor(draft: Draft, request: MonitorRequested) -> None:
         )
         return
     life = living(child)
-    ours = Monitor(request.client, request.monitor, request.handle)
-    draft.put_life(child, replace(life, monitors=(*life.monitors, ours)))
+    draft.put_life(child, replace(life, monitors=life.monitors.put(watch, request.handle)))
     draft.table = replace(draft.table, watched=draft.table.watched.put(watch, incarnation))
 
 
 def demonitor(draft: Draft, request: DemonitorRequested) -> None:
     """Forget the watch, if there is one; no DOWN of it is sent after the answer."""
-    _unwatch(draft, request.client, request.monitor)
+    _unwatch(draft, [(request.client, request.monitor)])
     draft.answer(request.call, Done())
 
 
@@ -129,24 +128,25 @@ def close_group(draft: Draft, request: GroupCloseRequested) -> None:
 
 def client_gone(draft: Draft, fact: ClientGone) -> None:
     """A client that is gone watches nothing, and its groups end with it."""
-    for client, ref in tuple(draft.table.watched):
-        if client == fact.client:
-            _unwatch(draft, client, ref)
+    _unwatch(draft, [watch for watch in draft.table.watched if watch[0] == fact.client])
     for number, group in tuple(draft.table.groups.items()):
         if group.owner == fact.client:
             endings.close_group(draft, number, None, "owner_gone")
 
 
-def _unwatch(draft: Draft, client: int, ref: MonitorRef) -> None:
-    incarnation = draft.table.watched.get((client, ref))
-    if incarnation is None:
-        return
-    draft.table = replace(draft.table, watched=draft.table.watched.without((client, ref)))
-    child = child_of(draft.table, incarnation)
-    assert child is not None
-    life = living(child)
-    kept = tuple(m for m in life.monitors if (m.client, m.ref) != (client, ref))
-    draft.put_life(child, replace(life, monitors=kept))
+def _unwatch(draft: Draft, watches: list[Watch]) -> None:
+    """Forget all of them in one go: a client may have thousands."""
+    by_life: dict[Incarnation, list[Watch]] = {}
+    for watch in watches:
+        incarnation = draft.table.watched.get(watch)
+        if incarnation is not None:
+            by_life.setdefault(incarnation, []).append(watch)
+    draft.table = replace(draft.table, watched=draft.table.watched.without(*watches))
+    for incarnation, over_it in by_life.items():
+        child = child_of(draft.table, incarnation)
+        assert child is not None
+        life = living(child)
+        draft.put_life(child, replace(life, monitors=life.monitors.without(*over_it)))
 
 
 def _owns(draft: Draft, client: int, number: int) -> bool:

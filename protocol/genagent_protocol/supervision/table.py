@@ -21,15 +21,8 @@ Phase = Literal["starting", "running", "stopping", "exited", "restarting", "fail
 #: How far a shutdown is: agents finish their turns, or are stopped, or are killed.
 Shutdown = Literal["draining", "stopping", "forced"]
 GroupEnd = Literal["closed", "owner_gone"]
-
-
-@dataclass(frozen=True, slots=True)
-class Monitor:
-    """One client's watch over one incarnation, with the handle it was asked with."""
-
-    client: int
-    ref: MonitorRef
-    handle: AgentHandle
+#: A client's monitor: whose it is, and what that client calls it.
+Watch = tuple[int, MonitorRef]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +34,7 @@ class Life:
     `asked` is what the agent was last asked for over its channel. `killed_for` is why
     its end is decided: the order went out, or goes out when it is born.
     `leaves` are the requests without an outcome that it named last, None if it never did.
+    `monitors` has the handle that each watch over it was asked with.
     """
 
     incarnation: Incarnation
@@ -58,7 +52,7 @@ class Life:
     exited_at_ms: int = 0
     drained: bool = False
     armed: frozenset[TimerKind] = frozenset()
-    monitors: tuple[Monitor, ...] = ()
+    monitors: Keyed[Watch, AgentHandle] = field(default_factory=Keyed)
 
     @property
     def alive(self) -> bool:
@@ -143,7 +137,7 @@ class Table:
     next_group: int = 1
     children: Keyed[bytes, Child] = field(default_factory=Keyed)
     keys: Keyed[int, bytes] = field(default_factory=Keyed)
-    watched: Keyed[tuple[int, MonitorRef], Incarnation] = field(default_factory=Keyed)
+    watched: Keyed[Watch, Incarnation] = field(default_factory=Keyed)
     groups: Keyed[int, Group] = field(default_factory=Keyed)
     shutdown: Shutdown | None = None
     finished: bool = False

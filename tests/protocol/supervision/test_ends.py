@@ -39,6 +39,7 @@ from genagent_protocol.supervision.inputs import (
     Signalled,
     Timer,
 )
+from genagent_protocol.supervision.keyed import Keyed
 from genagent_protocol.supervision.verdicts import OWN_REASONS
 from support.supervision_phases import (
     born,
@@ -444,3 +445,24 @@ def test_facts_about_a_life_that_never_was_are_a_bug_of_the_shell(fact: Input) -
 
     with pytest.raises(InvalidTransition, match="never launched"):
         daemon.tell(fact)
+
+
+def test_who_goes_costs_as_much_whatever_it_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgotten one by one, thousands of watches kept the daemon from everything else."""
+    copied: list[int] = []
+    copy = Keyed._copy
+
+    def counted(keyed: Keyed[object, object]) -> Keyed[object, object]:
+        copied[-1] += 1
+        return copy(keyed)
+
+    for watches in (1, 50):
+        daemon = watched()
+        daemon.tell(*(monitor(ref) for ref in range(2, watches + 1)), monitor(1, client=2))
+        copied.append(0)
+        with monkeypatch.context() as patched:
+            patched.setattr(Keyed, "_copy", counted)
+            daemon.tell(ClientGone(1))
+        assert [e.client for e in daemon.tell(dies(), drained()) if isinstance(e, SendDown)] == [2]
+
+    assert copied[0] == copied[1] > 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +45,26 @@ def test_several_entries_are_dropped_at_once() -> None:
 
     assert dict(keyed.without(1, 3, 9)) == {2: "b"}
     assert len(keyed.without()) == 3
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A key that says how often it was hashed."""
+
+    number: int
+    hashed: ClassVar[list[int]] = []
+
+    def __hash__(self) -> int:
+        self.hashed.append(self.number)
+        return hash(self.number)
+
+
+def test_a_change_hashes_no_key_but_its_own() -> None:
+    """A monitor more took the daemon a millisecond where there were thousands."""
+    keyed = Keyed((_Counted(number), "x") for number in range(100))
+    _Counted.hashed.clear()
+
+    keyed.put(_Counted(100), "y")
+    keyed.without(_Counted(3), _Counted(4))
+
+    assert _Counted.hashed == [100, 3, 4]
