@@ -385,8 +385,9 @@ def open_log(path: Path) -> int:
     """Return a descriptor that appends to the log *path*, which is made if it is not there.
 
     Raises:
-        UnusablePlace: the file, its directory or the one above is a link, or it is no plain
-            file: what somebody planted there must not choose which file is written.
+        UnusablePlace: the file, its directory or the one above is a link or somebody else's, or
+            it is no plain file: what somebody planted there must not choose which file is
+            written, nor who reads it.
         NoRoom: the disk is full, or this process may open no more.
     """
     try:

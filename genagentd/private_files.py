@@ -46,15 +46,33 @@ def open_appending(path: str | os.PathLike[str]) -> int:
     """Return a descriptor that appends to the plain file *path*, which is made if it is missing.
 
     Raises:
-        Planted: its directory or the one above is a link, or it is no plain file.
+        Planted: its directory or the one above is a link, somebody else's, or open to others; or
+            it is no plain file, or somebody else's.
         OSError: it can be neither opened nor made; a link is ELOOP.
     """
     directory = os.path.dirname(path)
     for level in (directory, os.path.dirname(directory)):
-        if os.path.islink(level):
-            raise Planted(f"cannot be used as a log: {level} is a link; remove it")
+        _check_level(level)
     fd = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
         os.close(fd)
         raise Planted("is no plain file and cannot be used as a log; remove it")
+    if found.st_uid != os.getuid():
+        os.close(fd)
+        raise Planted(f"belongs to uid {found.st_uid} and cannot be used as a log; remove it")
     return fd
+
+
+def _check_level(directory: str) -> None:
+    """Refuse a directory that others chose, or choose what is in: they may read what is written."""
+    found = os.lstat(directory)
+    if stat.S_ISLNK(found.st_mode):
+        wrong = "is a link"
+    elif found.st_uid != os.getuid():
+        wrong = f"belongs to uid {found.st_uid}"
+    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        wrong = "may be written by others"
+    else:
+        return
+    raise Planted(f"cannot be used as a log: {directory} {wrong}; remove it")

@@ -602,3 +602,28 @@ def test_a_directory_of_someone_else_is_refused(
         make_private(directory)
 
     assert mode_of(directory) == 0o755
+
+
+@pytest.mark.parametrize("what", ["the directory above", "its directory", "the file"])
+def test_a_log_that_somebody_else_chose_is_refused(tmp_path: Path, what: str) -> None:
+    """Who owns it, or may put another one there, reads what we write."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give files away")
+    log = tmp_path / "state/logs/a.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    level = {"the file": log, "its directory": log.parent}.get(what, log.parent.parent)
+    os.chown(level, STRANGER, -1)
+
+    with pytest.raises(UnusablePlace, match=f"{log} .*belongs to uid {STRANGER}"):
+        open_log(log)
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_a_log_where_others_may_write_is_refused(tmp_path: Path, above: int) -> None:
+    log = tmp_path / "state/logs/a.log"
+    log.parent.mkdir(parents=True)
+    log.parents[above].chmod(0o770)
+
+    with pytest.raises(UnusablePlace, match=f"{log.parents[above]} may be written by others"):
+        open_log(log)

@@ -103,8 +103,9 @@ class Life:
         """Have it born; failing that, say so."""
         try:
             cwd = self._checked_directory()
-            # Somebody may have removed it under us.
-            make_private(self._around.places.agents)
+            # Somebody may have removed them under us, and another one made them anew.
+            for directory in (self._around.places.agents, self._around.places.logs):
+                make_private(directory)
             # Who comes must not be let in to descriptors that are spoken for.
             self._around.switchboard.recounted(self._around.allowance.promise(self.incarnation))
             self._log = Log(self._around.places.agent_log(self.start.name, self.incarnation))

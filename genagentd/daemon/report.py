@@ -18,14 +18,14 @@ import structlog
 
 from genagent_protocol.errors import UsageError
 from genagentd.daemon.standard_error import StandardError
-from genagentd.paths import make_all, open_log
+from genagentd.paths import make_private, open_log
 
 
 def _opened(own: str) -> int:
     path = Path(own)
     try:
-        # Somebody may have removed it with its directory.
-        make_all(path.parent)
+        # Somebody may have removed it with its directory, and another one made that anew.
+        make_private(path.parent)
         return open_log(path)
     except UsageError as error:
         raise OSError(str(error)) from None

@@ -19,7 +19,14 @@ from genagent_protocol.refs import AgentHandle
 from genagentd import kernel
 from genagentd.client.client import Client
 from support import fleet
-from support.daemons import PrivateDaemon, helper_of, helpers_of, waiting_in, zombies_below
+from support.daemons import (
+    PrivateDaemon,
+    helper_of,
+    helpers_of,
+    only_who_waits_can_be_found,
+    waiting_in,
+    zombies_below,
+)
 from support.figures import counts
 from support.waiting import until
 
@@ -135,11 +142,6 @@ def test_the_next_agent_is_forked_before_it_is_wanted(
     assert [row.name for row in client.list()] == ["a", "b"]
 
 
-def _only_who_waits_can_be_found(daemon: PrivateDaemon) -> bool:
-    found = {int(path.name.split("-")[0]) for path in daemon.places.agents.iterdir()}
-    return bool(found) and found == waiting_in(daemon)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_newborn_that_is_killed_while_it_waits_costs_no_start(
     daemon: PrivateDaemon, client: Client, number: signal.Signals
@@ -154,7 +156,7 @@ def test_a_newborn_that_is_killed_while_it_waits_costs_no_start(
     assert fleet.start(client, "b").pid != waiting
     assert [row.name for row in client.list()] == ["a", "b"]
     assert list(fleet.rest(client)) == []
-    until(lambda: _only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
+    until(lambda: only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
 
 
 def test_who_waits_when_the_helper_dies_ends_with_it(daemon: PrivateDaemon, client: Client) -> None:
@@ -165,7 +167,7 @@ def test_who_waits_when_the_helper_dies_ends_with_it(daemon: PrivateDaemon, clie
 
     until(lambda: not kernel.stat(waiting), "it is gone", within_s=5)
     assert fleet.start(client, "b").pid != waiting
-    until(lambda: _only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
+    until(lambda: only_who_waits_can_be_found(daemon), "its file is gone, too", within_s=5)
 
 
 def test_an_agent_whose_file_was_removed_is_a_start_that_failed_and_says_why(

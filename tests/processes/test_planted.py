@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -14,9 +15,14 @@ import pytest
 
 from genagentd import Client, StartFailed
 from genagentd.paths import Places
-from support.daemons import PrivateDaemon
+from genagentd.private_files import DAEMON_LOG
+from support.commands import ran
+from support.daemons import PrivateDaemon, only_who_waits_can_be_found
+from support.waiting import until
 
 pytestmark = pytest.mark.process
+
+STRANGER = 65534
 
 
 @pytest.fixture
@@ -184,6 +190,8 @@ def test_a_directory_that_is_exchanged_for_a_link_costs_nobody_a_file(
     place.start()
     with Client(place.run) as client:
         client.start_agent(None, name="a", backend="echo")
+    # Whoever waits for the next start is not to bind its own behind the link.
+    until(lambda: only_who_waits_can_be_found(place), "the next one is bound")
     victim = place.run.with_name(f"{place.run.name}-v")
     treasure = _treasure(victim / "a" if exchanged == "run" else victim)
     planted = place.places.agents if exchanged == "a" else place.run
@@ -243,5 +251,35 @@ def test_a_link_for_the_directory_of_all_logs_is_refused(daemon: PrivateDaemon) 
     daemon.places.logs.rename(daemon.run / "logs.old")
     daemon.places.logs.symlink_to(elsewhere)
 
-    with Client(daemon.run) as client, pytest.raises(StartFailed, match="is a link"):
+    with Client(daemon.run) as client, pytest.raises(StartFailed, match="a link or a file"):
         client.start_agent(None, name="q", backend="echo")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give directories away")
+def test_nobody_reads_what_is_logged_who_made_a_removed_directory_anew(
+    place: PrivateDaemon,
+) -> None:
+    """Under /tmp anybody can, and what is opened anew would go on in files of his."""
+    state = place.run.with_name(f"{place.run.name}-s")
+    place.environment = {"GENAGENT_STATE_DIR": str(state)}
+    told = state / "logs" / DAEMON_LOG
+    assert _start(place).returncode == 0
+    try:
+        with Client(place.run) as client:
+            shutil.rmtree(state)
+            told.parent.mkdir(parents=True)
+            told.write_text("")
+            for made in (state, told.parent, told):
+                made.chmod(0o777)
+                os.chown(made, STRANGER, STRANGER)
+
+            os.kill(client.daemon_status().pid, signal.SIGHUP)
+            with pytest.raises(StartFailed, match=f"belongs to uid {STRANGER}") as failed:
+                client.start_agent(None, name="a", backend="echo")
+
+        assert failed.value.reason.kind == "bad_directory"
+    finally:
+        assert ran(place, "genagentd", "stop").code == 0
+        written = {path: path.read_bytes() for path in state.rglob("*") if path.is_file()}
+        shutil.rmtree(state)
+    assert written == {told: b""}

@@ -163,6 +163,12 @@ def waiting_in(daemon: PrivateDaemon) -> set[int]:
     }
 
 
+def only_who_waits_can_be_found(daemon: PrivateDaemon) -> bool:
+    """Whether the next newborn waits, and nobody else is bound in the directory of sockets."""
+    found = {int(path.name.split("-")[0]) for path in daemon.places.agents.iterdir()}
+    return bool(found) and found == waiting_in(daemon)
+
+
 def _log_of(pid: int) -> str | None:
     try:
         return os.readlink(f"/proc/{pid}/fd/2")
