@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from genagentd.entrance import is_abandoned, is_leftover
 
 #: What the kernel shows of a socket that accepts connections.
 _LISTENS = 0x10000
+#: A socket in its list, which has a line each: flags, inode, and the path, if it has one. A path
+#: stands there as it is, with line breaks of its own.
+_SOCKET = re.compile(
+    rb"^[0-9a-fA-F]+: \S+ \S+ (\S+) \S+ \S+ +([0-9]+) (.*?)\n(?=[0-9a-fA-F]+: |\Z)", re.M | re.S
+)
 
 
 def listens_unseen(path: str, pid: int | None) -> bool:
@@ -43,19 +49,21 @@ def _bound_to(path: str) -> set[str]:
     """Return the listening sockets of that path, as the kernel calls them in `/proc/PID/fd`."""
     found = set()
     with contextlib.suppress(OSError):
-        for line in Path("/proc/net/unix").read_bytes().splitlines()[1:]:
-            # The path comes last, and may hold blanks; most sockets have none.
-            match line.split(None, 7):
-                case [_, _, _, flags, _, _, inode, bound] if int(flags, 16) & _LISTENS:
-                    if _is_of(os.fsdecode(bound), path):
-                        found.add(f"socket:[{int(inode)}]")
+        for flags, inode, bound in _SOCKET.findall(Path("/proc/net/unix").read_bytes()):
+            if int(flags, 16) & _LISTENS and _is_of(os.fsdecode(bound), path):
+                found.add(f"socket:[{int(inode)}]")
     return found
 
 
 def _is_of(bound: str, path: str) -> bool:
-    """Whether a daemon at *path* binds to that: what is put there later is bound beside it."""
+    """Whether a daemon at *path* binds to that: what is put there later is bound beside it.
+
+    The daemon may have been told another way to its directory, as far as that still leads there.
+    """
     directory, name = os.path.split(bound)
-    return bound == path or (directory == os.path.dirname(path) and is_leftover(name))
+    if name != os.path.basename(path) and not is_leftover(name):
+        return False
+    return os.path.realpath(directory) == os.path.realpath(os.path.dirname(path))
 
 
 def _holds(pid: int, sockets: Iterable[str]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import time
 from collections.abc import MutableMapping
@@ -119,6 +120,7 @@ def _address(named: str) -> str:
 
 def _watchdog_s(usec: str, pid: str) -> float | None:
     """Return the period, if there is a watchdog and it watches this process."""
-    if not usec.isdigit() or int(usec) == 0 or pid not in ("", str(os.getpid())):
+    # What is no such number was not set by a service manager.
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", usec) or pid not in ("", str(os.getpid())):
         return None
     return int(usec) / 1_000_000

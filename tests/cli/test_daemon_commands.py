@@ -301,6 +301,27 @@ def test_only_a_socket_that_somebody_listens_at_was_removed(
     assert not listens_unseen("gone sock", os.getpid())
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\r b", "a\n0001: x", "\u00e9", "a "])
+def test_a_removed_socket_is_found_whatever_its_directory_is_called(
+    tmp_path: Path, name: str
+) -> None:
+    """The kernel's list has a line for each, and a path may have lines, too."""
+    directory = tmp_path / name
+    directory.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(directory)
+    bound = link / "s"
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(bound))
+        made.listen()
+        bound.unlink()
+
+        for spelled in (directory / "s", bound, tmp_path / "." / name / "s"):
+            assert listens_unseen(str(spelled), os.getpid())
+        assert not listens_unseen(str(tmp_path / "s"), os.getpid())
+        assert not listens_unseen(str(directory / "another"), os.getpid())
+
+
 class Clock:
     """Time that passes only where somebody sleeps."""
 

@@ -113,6 +113,21 @@ async def test_a_watchdog_ping_is_an_occasion_and_is_never_told_late(
     assert listener.hear() == ["WATCHDOG=1", "READY=1"]
 
 
+@pytest.mark.parametrize(
+    "usec", ["", "0", "000", "-1", "1.5", "\u00b2", "\u0661", "9" * 5000, " 1"]
+)
+async def test_a_watchdog_of_no_such_time_is_none(
+    tmp_path: Path, listener: Listener, usec: str
+) -> None:
+    """A variable that was left over keeps no daemon from beginning."""
+    manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": usec})
+
+    manager.keep_watchdog_fed()
+    manager.close()
+
+    assert listener.hear() == []
+
+
 @given(st.lists(st.one_of(st.integers(0, 9), st.just("hears"), st.just("stops")), max_size=60))
 async def test_whoever_hears_in_the_end_knows_how_it_is(
     steps: list[int | str],
