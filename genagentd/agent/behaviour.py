@@ -187,7 +187,8 @@ class Agent(ABC, Generic[S]):
         """Clean up before an end that was decided. A killed agent never gets here.
 
         The end waits for this and for `terminate_session`, together, for `shutdown_ms` at most;
-        code that still blocks then is ended with its process. It cannot change the reason.
+        code that still blocks then is ended with its process. Whatever it returns or raises, the
+        reason stays; only where it ends the process itself (`os._exit`) the kernel's word counts.
         """
         return None
 
