@@ -14,6 +14,7 @@ import errno
 import os
 import platform
 import resource
+import select
 import signal
 import stat as modes
 import time
@@ -172,6 +173,28 @@ def is_alive(pid: int, ticks: int) -> bool:
     """Whether exactly this process runs: same number, same start, and not a zombie."""
     found = stat(pid)
     return found is not None and found.started_ticks == ticks and not found.ended
+
+
+def exit_code(pid: int) -> int:
+    """Return the exit code of a dead process that nobody reaped, negative for a signal.
+
+    For one that is traced: its tracer is told of its end first, and till then its parent is not.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return os.waitstatus_to_exitcode(int(file.read().split()[-1]))
+
+
+def await_end(pid: int) -> None:
+    """Return when *pid* has ended, whether it can be reaped or not; at once if there is none."""
+    pidfd = open_pidfd(pid)
+    if pidfd is not None:
+        look = select.poll()
+        look.register(pidfd, select.POLLIN)
+        look.poll()
+        os.close(pidfd)
 
 
 def command_of(pid: int) -> str:

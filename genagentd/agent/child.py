@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from genagent_backends.base import FirstSignal
 from genagent_backends.timeouts import timeout
+from genagentd import kernel
 from genagentd.agent.sweep import Identity, readable, signalled, tree_of
 
 STDERR_TAIL_BYTES = 8_192
@@ -95,7 +96,10 @@ class ChildProcess:
         # What it printed before it ended must be in the tail by the time `wait` returns.
         for _ in range(MAX_READS_AT_EXIT):
             self._drain()
-        self._returncode = self._popen.wait()
+        if self._popen.poll() is None:
+            # A tracer keeps it, maybe for long; whoever sweeps reaps it once it can be.
+            self._popen.returncode = kernel.exit_code(self.pid)
+        self._returncode = self._popen.returncode
         waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
             loop.call_soon_threadsafe(_wake, future)

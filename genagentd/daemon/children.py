@@ -105,11 +105,15 @@ class Watched:
     def _exited(self) -> None:
         found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
         if found is None:
-            return
+            # A tracer may keep it for as long as it likes. It is dead all the same; from now on it
+            # is nobody's, and is reaped with the orphans, once it can be.
+            code = kernel.exit_code(self.pid)
+        else:
+            code = found.si_status * (1 if found.si_code == os.CLD_EXITED else -1)
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._pidfd = -1
-        self._on_exit(found.si_status, found.si_code != os.CLD_EXITED)
+        self._on_exit(abs(code), code < 0)
 
 
 class Earlier:
@@ -158,7 +162,8 @@ class Orphans:
     container we get what others leave, too. Newborns that nobody wants any more are not told.
 
     One that runs as another user cannot be killed. It is named in the log once, tried
-    again at each sweep, reaped when it ends, and waited for by nobody.
+    again at each sweep, reaped when it ends, and waited for by nobody. Nor is one that is dead
+    and kept by a tracer: the kernel sends SIGCHLD when that lets go, and it is tried again.
 
     `on_end(pid, started_ticks)` is called for each that has ended, before anybody else can
     have its number.
@@ -178,6 +183,8 @@ class Orphans:
         self._dying: dict[int, int] = {}
         #: Those that may not be signalled.
         self._immune: dict[int, int] = {}
+        #: Those that are dead, and whose tracer has not been told yet.
+        self._traced: dict[int, int] = {}
         self._earlier = Earlier()
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
@@ -198,13 +205,16 @@ class Orphans:
     def sweep(self) -> None:
         """Kill what does not belong to us, and reap it when it is dead."""
         self._scheduled = False
+        for pid, pidfd in tuple(self._traced.items()):
+            if self._is_reaped(pidfd):
+                del self._traced[pid]
         children = kernel.children(os.getpid())
         # Asked after: what was announced meanwhile is known, what is being born is owned.
         known = self._known()
         for pid in children:
             if pid in self._immune:
                 self._try_again(pid)
-            elif pid in known or pid in self._dying or self._owns(pid):
+            elif pid in known or pid in self._dying or pid in self._traced or self._owns(pid):
                 continue
             elif not self._earlier.spares(pid):
                 self._end(pid)
@@ -292,12 +302,20 @@ class Orphans:
         self._loop.remove_reader(pidfd)
         try:
             self._on_end(pid, kernel.started_ticks(pid))
-            os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        finally:
+            if not self._is_reaped(pidfd):
+                self._traced[pid] = pidfd
+        self.sweep_soon()
+
+    def _is_reaped(self, pidfd: int) -> bool:
+        """Reap the dead child *pidfd* and close that, unless a tracer still keeps it."""
+        try:
+            if os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is None:
+                return False
         except ChildProcessError:
             pass  # Somebody else's child by now; its parent reaps it.
-        finally:
-            os.close(pidfd)
-        self.sweep_soon()
+        os.close(pidfd)
+        return True
 
     async def settled(self, within_s: float) -> list[int]:
         """Sweep until nothing is left; return what was killed and did not die in time.

@@ -145,8 +145,9 @@ def _wait_for(daemon: int) -> int:
             found = kernel.stat(child)
             if found is None or not found.ended:
                 continue
-            _, raw = os.waitpid(child, 0)
-            if child == daemon:
+            # None of it is told of one that is traced, before its tracer was.
+            reaped, raw = os.waitpid(child, os.WNOHANG)
+            if reaped == daemon:
                 return os.waitstatus_to_exitcode(raw)
 
 
@@ -177,8 +178,10 @@ def _one_round() -> bool:
 def _reaped(pid: int) -> bool:
     # One that came to us since the look at all of them lives, and waiting for one that cannot
     # be killed would never end; but that may be dead by itself.
-    killed = kernel.kill_exactly(pid)
-    return os.waitpid(pid, 0 if killed else os.WNOHANG)[0] != 0
+    if kernel.kill_exactly(pid):
+        kernel.await_end(pid)
+    # Nor does one end our wait that is dead and kept by a tracer.
+    return os.waitpid(pid, os.WNOHANG)[0] != 0
 
 
 def _name_left(pid: int) -> None:

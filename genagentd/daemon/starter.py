@@ -112,10 +112,7 @@ class Starter:
         try:
             await _end_of(self._midwife.pid)
         finally:
-            kernel.kill_exactly(self._midwife.pid)
-            self._midwife.join()
-            born = self._midwife.exitcode == 0
-            self._midwife.close()
+            born = _ended(self._midwife) == 0
             self._midwife = None
         if not born:
             raise LaunchLost("a newborn was given up before it was announced")
@@ -233,9 +230,20 @@ class _Helper:
 
     def close(self) -> None:
         self._channel.close()
-        kernel.kill_exactly(self.pid)
-        self._process.join()
-        self._process.close()
+        _ended(self._process)
+
+
+def _ended(process: Any) -> int | None:
+    """End and reap a process that multiprocess started, and return its exit code.
+
+    None if a tracer keeps it: nobody waits for that, and it is an orphan from then on.
+    """
+    kernel.kill_exactly(process.pid)
+    kernel.await_end(process.pid)
+    code: int | None = process.exitcode
+    if code is not None:
+        process.close()
+    return code
 
 
 def _log() -> tuple[int, int]:

@@ -31,6 +31,7 @@ from genagentd.agent.turn_loop import TurnLoop, TurnThread
 from genagentd.sockets import end_context
 from support.agent_life import DEADLINE_S, Conversation, living, living_process
 from support.immune import refused
+from support.tracers import tracing
 from support.waiting import until
 
 pytestmark = pytest.mark.process
@@ -203,6 +204,16 @@ def python(code: str, children: list[ChildProcess], grace_ms: int = 50) -> Child
     )
     children.append(child)
     return child
+
+
+async def test_a_traced_process_ends_when_it_is_dead(children: list[ChildProcess]) -> None:
+    """The coordinator would wait for its tracer, and answer nobody meanwhile."""
+    child = python("input()", children)
+    with tracing(child.pid):
+        os.kill(child.pid, signal.SIGKILL)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await child.wait() == -signal.SIGKILL
+    os.waitpid(child.pid, 0)
 
 
 async def test_a_process_that_is_ended_at_once_gets_no_grace(

@@ -223,13 +223,13 @@ def test_a_deep_tree_is_killed_before_the_first_of_it_is_waited_for(
         return True
 
     def wait(pid: int, _options: int) -> tuple[int, int]:
-        killed_at_first_wait.append(len(killed))
         below[us].remove(pid)
         return pid, 9
 
     monkeypatch.setattr(kernel, "children", lambda pid: list(below.get(pid, [])))
     monkeypatch.setattr(kernel, "stat", lambda pid: kernel.Stat(pid, "S", us, pid, 1, 7))
     monkeypatch.setattr(kernel, "kill_exactly", kill)
+    monkeypatch.setattr(kernel, "await_end", lambda _: killed_at_first_wait.append(len(killed)))
     monkeypatch.setattr(os, "waitpid", wait)
     guardian.end_descendants()
 
