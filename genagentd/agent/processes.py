@@ -21,7 +21,7 @@ from genagent_protocol.plain import Plain
 from genagentd import kernel
 from genagentd.agent import log
 from genagentd.agent.child import GRACE_MS, ChildProcess
-from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless
+from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless, sessions_of
 
 #: How long a process that was killed may take to be reaped.
 LAST_WAIT_S = 1.0
@@ -34,6 +34,8 @@ class Processes:
         """Begin where this agent begins: what is below the process already is not its own."""
         self._strangers = below()
         self._before: frozenset[Identity] = frozenset()
+        #: The sessions of those; what they orphan meanwhile is found in one of them.
+        self._sessions: frozenset[int] = frozenset()
         self._grace_ms = GRACE_MS
         self._polite_ms = POLITE_MS
         #: The turn that may start processes now; None between turns.
@@ -53,6 +55,7 @@ class Processes:
             OSError: it cannot be looked at, so nobody could tell later what the turn began.
         """
         self._before = below()
+        self._sessions = sessions_of(self._before)
         self._turn = turn
 
     async def spawn(
@@ -130,7 +133,10 @@ class Processes:
                 log.raised("turn.sweep_failed", error, agent=agent)
 
     def _sweep(self) -> Sweep:
-        return Sweep(self._before, frozenset(self._of_session), self._reaps_itself, self._polite_ms)
+        # What a session process orphaned is the turn's: only what lives below it is spared.
+        roots = frozenset(self._of_session)
+        sessions = self._sessions - roots
+        return Sweep(self._before, roots, self._reaps_itself, self._polite_ms, sessions)
 
     def _reaps_itself(self, pid: int) -> bool:
         return pid in self._of_turn or pid in self._of_session

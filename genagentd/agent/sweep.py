@@ -2,8 +2,9 @@
 
 This process adopts the orphans below it, so whatever a turn began, in whatever
 session, is a descendant. What was there when the turn began is spared with all its
-own descendants; the rest is asked to end, then killed, and looked for again until
-nothing is left. Only what is ours to reap is reaped, each by its exact pid.
+own descendants, and with those that it orphaned since: nobody else can be in a session
+that there was then, but for our own. The rest is asked to end, then killed, and looked for
+again until nothing is left. Only what is ours to reap is reaped, each by its exact pid.
 """
 
 from __future__ import annotations
@@ -83,12 +84,27 @@ def tree_of(pid: int) -> frozenset[Identity]:
         return frozenset((one, kernel.started_ticks(one)) for one in kernel.descendants(pid))
 
 
-def unspared(spared: frozenset[Identity], roots: frozenset[int]) -> Iterator[kernel.Stat]:
-    """Yield the descendants that are neither *spared*, nor in *roots*, nor below one of those."""
+def sessions_of(some: Iterable[Identity]) -> frozenset[int]:
+    """Return the sessions that *some* of our descendants are in, but for our own.
+
+    Raises:
+        OSError: as above.
+    """
+    with reserve.lent():
+        found = (kernel.stat(pid) for pid, _ in some)
+        return frozenset(stat.session for stat in found if stat) - {os.getsid(0)}
+
+
+def unspared(
+    spared: frozenset[Identity], roots: frozenset[int], sessions: frozenset[int] = frozenset()
+) -> Iterator[kernel.Stat]:
+    """Yield the descendants that are not *spared*, in *roots*, in *sessions*, or below of those."""
     waiting = kernel.children(os.getpid())
     while waiting:
         found = kernel.stat(waiting.pop())
-        if found is None or found.pid in roots or (found.pid, found.started_ticks) in spared:
+        if found is None or found.pid in roots or found.session in sessions:
+            continue
+        if (found.pid, found.started_ticks) in spared:
             continue
         waiting += kernel.children(found.pid)
         yield found
@@ -103,8 +119,10 @@ class Sweep:
         roots: frozenset[int],
         reaps_itself: Callable[[int], bool],
         polite_ms: int = POLITE_MS,
+        sessions: frozenset[int] = frozenset(),
     ) -> None:
         self._polite_ms = polite_ms
+        self._sessions = sessions
         self._spared = spared
         self._roots = roots
         self._reaps_itself = reaps_itself
@@ -149,7 +167,7 @@ class Sweep:
             return [*self._living()]
 
     def _living(self) -> Iterator[Identity]:
-        for found in unspared(self._spared, self._roots):
+        for found in unspared(self._spared, self._roots, self._sessions):
             if not found.ended:
                 yield found.pid, found.started_ticks
             elif found.parent == os.getpid() and not self._reaps_itself(found.pid):

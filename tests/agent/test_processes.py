@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -471,6 +472,38 @@ async def test_a_sweep_spares_what_is_spared_with_everything_below_it(tmp_path: 
         helper.stdout.close()
         await Sweep(frozenset(), frozenset(), lambda _pid: False).end()
     assert alive([later]) == []
+
+
+@pytest.mark.parametrize("kept", ["a server", "a session process"])
+async def test_a_turn_ends_nothing_that_a_server_from_before_it_orphaned(
+    tmp_path: Path, kept: str
+) -> None:
+    """`pre_run` may begin one, which has jobs of its own; a session process works for turns."""
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    kernel.adopt_orphans()
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", f"read go < {fifo}; (sleep 3600 & echo $!); exec sleep 3600"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    processes = Processes()
+    processes._strangers = frozenset()
+    if kept == "a session process":
+        processes._of_session[server.pid] = SimpleNamespace(pid=server.pid)  # type: ignore[assignment]  # all that is asked
+    processes.turn_began(1)
+    fifo.write_text("go\n")
+    assert server.stdout is not None
+    orphan = int(server.stdout.readline())
+    until(lambda: kernel.stat(orphan).parent == os.getpid(), "it is an orphan")  # type: ignore[union-attr]  # it lives
+    try:
+        assert await processes._sweep().end() == (kept == "a session process")
+        assert alive([server.pid]) == [server.pid]
+        assert bool(alive([orphan])) == (kept == "a server")
+    finally:
+        server.stdout.close()
+        await Sweep(frozenset(), frozenset(), lambda pid: pid == server.pid).end()
+        server.wait()
 
 
 async def test_a_sweep_reaps_only_what_nobody_else_waits_for(
