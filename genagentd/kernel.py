@@ -80,7 +80,9 @@ def be_called(name: str) -> None:
 
     For people: nothing here finds a process by its name. Call it from the first thread.
     """
-    _prctl(_PR_SET_NAME, name.encode()[:_NAME_BYTES].decode(errors="ignore").encode())
+    # Where a filter forbids that, nobody is the worse for it.
+    with contextlib.suppress(OSError):
+        _prctl(_PR_SET_NAME, name.encode()[:_NAME_BYTES].decode(errors="ignore").encode())
 
 
 def adopt_orphans() -> None:
