@@ -177,16 +177,28 @@ def is_alive(pid: int, ticks: int) -> bool:
     return found is not None and found.started_ticks == ticks and not found.ended
 
 
-def exit_code(pid: int) -> int:
+def exit_code(pid: int) -> int | None:
     """Return the exit code of a dead process that nobody reaped, negative for a signal.
 
     For one that is traced: its tracer is told of its end first, and till then its parent is not.
-
-    Raises:
-        OSError: there is no such process.
+    None if we cannot know: one that ran as another user may not let us.
     """
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return os.waitstatus_to_exitcode(int(file.read().split()[-1]))
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            status = int(file.read().split()[-1])
+    except OSError:
+        return None
+    # Whoever may not know it is shown a zero.
+    return None if status == 0 and _hides(pid) else os.waitstatus_to_exitcode(status)
+
+
+def _hides(pid: int) -> bool:
+    """Whether the dead process *pid* keeps from us what only some may know."""
+    try:
+        os.readlink(f"/proc/{pid}/cwd")
+    except OSError as error:
+        return error.errno != errno.ENOENT  # Who may look finds that the dead have none.
+    return True
 
 
 def await_end(pid: int) -> None:

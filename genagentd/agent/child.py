@@ -25,6 +25,8 @@ STDERR_TAIL_BYTES = 8_192
 GRACE_MS = 1_000
 #: A pipe holds 64 KiB; more than this comes from a grandchild that writes on and on.
 MAX_READS_AT_EXIT = 4
+#: How often we ask for the status of a dead process that nobody tells us, as long as it is traced.
+UNTOLD_S = 1.0
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -92,14 +94,19 @@ class ChildProcess:
 
     def _reap(self) -> None:
         self._loop.remove_reader(self._pidfd)
+        code = self._popen.poll()
+        if code is None:
+            # A tracer keeps it, maybe for long; whoever sweeps reaps it once it can be.
+            code = kernel.exit_code(self.pid)
+        if code is None:
+            # Better late than wrong.
+            self._loop.call_later(UNTOLD_S, self._reap)
+            return
         os.close(self._pidfd)
         # What it printed before it ended must be in the tail by the time `wait` returns.
         for _ in range(MAX_READS_AT_EXIT):
             self._drain()
-        if self._popen.poll() is None:
-            # A tracer keeps it, maybe for long; whoever sweeps reaps it once it can be.
-            self._popen.returncode = kernel.exit_code(self.pid)
-        self._returncode = self._popen.returncode
+        self._returncode = self._popen.returncode = code
         waiters, self._waiters = self._waiters, []
         for loop, future in waiters:
             loop.call_soon_threadsafe(_wake, future)

@@ -217,6 +217,23 @@ async def test_a_traced_process_ends_when_it_is_dead(children: list[ChildProcess
     os.waitpid(child.pid, 0)
 
 
+async def test_a_status_that_only_its_tracer_may_know_is_waited_for(
+    children: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ran as another user keeps it from us, and a guess would be believed."""
+    asked: list[int] = []
+    monkeypatch.setattr(kernel, "exit_code", asked.append)
+    monkeypatch.setattr("genagentd.agent.child.UNTOLD_S", 0.001)
+    child = python("input()", children)
+    async with asyncio.timeout(DEADLINE_S):
+        with tracing(child.pid):
+            os.kill(child.pid, signal.SIGKILL)
+            while len(asked) < 3:
+                await asyncio.sleep(0)
+            assert child.returncode is None
+        assert await child.wait() == -signal.SIGKILL
+
+
 async def test_a_process_that_is_ended_at_once_gets_no_grace(
     children: list[ChildProcess],
 ) -> None:

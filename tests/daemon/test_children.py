@@ -12,8 +12,9 @@ import pytest
 
 from genagentd import kernel
 from genagentd.daemon import children
-from genagentd.daemon.children import BirthPipe, Orphans
+from genagentd.daemon.children import BirthPipe, Orphans, Watched
 from support.immune import refused
+from support.tracers import tracing
 from support.waiting import until
 
 _AGENT_SAYS = (b"pid 7\n", b"ready\n")
@@ -37,6 +38,36 @@ async def test_the_pid_is_told_once_and_before_ready(place: int, cuts: tuple[int
     pipe.read()
 
     assert told == [7, "ready", "end"]
+
+
+# --- an agent's
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("nothing_left")
+async def test_an_end_that_only_its_tracer_may_know_is_told_later_and_truly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ran as another user, and a guess would be believed."""
+    asked: list[int] = []
+    monkeypatch.setattr(kernel, "exit_code", asked.append)
+    monkeypatch.setattr(children, "UNTOLD_S", 0.001)
+    told: list[tuple[int, bool]] = []
+    process = _asleep()
+    Watched(process.pid, lambda number, signalled: told.append((number, signalled)))
+
+    with tracing(process.pid):
+        os.kill(process.pid, signal.SIGKILL)
+        async with asyncio.timeout(30):
+            while len(asked) < 3:
+                await asyncio.sleep(0)
+        assert told == []
+
+    async with asyncio.timeout(30):
+        while not told:
+            await asyncio.sleep(0)
+    assert told == [(signal.SIGKILL, True)]
+    process.returncode = 0
 
 
 # --- what is nobody's

@@ -92,3 +92,30 @@ def test_the_exit_code_of_a_dead_process_is_there_before_it_is_reaped() -> None:
 
             assert kernel.exit_code(process.pid) == code
             assert process.wait() == code
+
+
+_HIDDEN = """
+import ctypes, os
+from genagentd import kernel
+
+child = os.fork()
+if child == 0:
+    os.setuid(65534)
+    os.kill(os.getpid(), 9)
+# Root may know everything by this alone, and a container may have taken it.
+header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+libc = ctypes.CDLL(None)
+libc.capget(header, sets)
+for kind in range(3):
+    sets[kind] &= ~(1 << 19)
+assert libc.capset(header, sets) == 0
+kernel.await_end(child)
+print(kernel.exit_code(child), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root becomes another user")
+def test_the_exit_code_that_is_not_ours_to_know_is_none() -> None:
+    """The kernel shows it as zero, and a process that was killed would have ended well."""
+    found = subprocess.run([sys.executable, "-c", _HIDDEN], capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("None -9\n", "")
