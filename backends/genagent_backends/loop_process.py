@@ -23,6 +23,8 @@ STDERR_TAIL_BYTES = 8_192
 GRACE_MS = 1_500
 #: A pipe holds 64 KiB; more than this comes from a grandchild that writes on and on.
 MAX_READS_AT_EXIT = 4
+#: How often it is looked whether a dead process that is traced can be reaped.
+TRACED_S = 1.0
 #: How long a process that was killed may take to be gone.
 KILLED_S = 5.0
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -86,8 +88,11 @@ class LoopProcess:
 
     def _reap(self) -> None:
         self._loop.remove_reader(self._pidfd)
+        if self._process.poll() is None:
+            # A tracer is told of the end first, and the loop cannot stand still until it was.
+            self._loop.call_later(TRACED_S, self._reap)
+            return
         os.close(self._pidfd)
-        self._process.wait()
         # What it printed before it ended must be in the tail by the time `wait` returns.
         for _ in range(MAX_READS_AT_EXIT):
             self._drain()

@@ -139,16 +139,26 @@ def _wait_for(daemon: int) -> int:
 
     Return its exit status, or the number of the signal that ended it as a negative one.
     """
-    while True:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+
+    def reap(_number: int, _frame: FrameType | None) -> None:
         for child in kernel.children(os.getpid()):
-            found = kernel.stat(child)
-            if found is None or not found.ended:
-                continue
-            # None of it is told of one that is traced, before its tracer was.
-            reaped, raw = os.waitpid(child, os.WNOHANG)
-            if reaped == daemon:
-                return os.waitstatus_to_exitcode(raw)
+            # Another end may come between the look and the reaping, and with it we do.
+            with contextlib.suppress(ChildProcessError):
+                if child != daemon:
+                    os.waitpid(child, os.WNOHANG)
+
+    signal.signal(signal.SIGCHLD, reap)
+    signal.raise_signal(signal.SIGCHLD)
+    kernel.await_end(daemon)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    reaped, raw = os.waitpid(daemon, os.WNOHANG)
+    if not reaped:
+        # A tracer is told of its end first, and what the daemon left must not wait for that.
+        code = kernel.exit_code(daemon)
+        if code is not None:
+            return code
+        _, raw = os.waitpid(daemon, 0)
+    return os.waitstatus_to_exitcode(raw)
 
 
 def end_descendants() -> None:

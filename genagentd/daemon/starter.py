@@ -234,15 +234,19 @@ class _Helper:
 
 
 def _ended(process: Any) -> int | None:
-    """End and reap a process that multiprocess started, and return its exit code.
+    """End and reap a process that multiprocess started, and return its exit code, if it is told.
 
-    None if a tracer keeps it: nobody waits for that, and it is an orphan from then on.
+    Nobody waits for a tracer that keeps it: it is an orphan from then on.
     """
     kernel.kill_exactly(process.pid)
     kernel.await_end(process.pid)
     code: int | None = process.exitcode
-    if code is not None:
-        process.close()
+    if code is None:
+        # multiprocess would wait for it when we exit, and until then look after its number,
+        # whosever that is.
+        multiprocess.process._children.discard(process)
+        return kernel.exit_code(process.pid)
+    process.close()
     return code
 
 
@@ -295,7 +299,8 @@ def _end_tracker() -> None:
         if tracker._pid is not None:
             os.close(tracker._fd)
             kernel.kill_exactly(tracker._pid)
-            os.waitpid(tracker._pid, 0)
+            kernel.await_end(tracker._pid)
+            os.waitpid(tracker._pid, os.WNOHANG)
             tracker._fd = tracker._pid = None
 
 

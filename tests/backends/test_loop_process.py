@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator
 
 import pytest
 
+from genagent_backends import loop_process
 from genagent_backends.loop_process import LoopProcess
+from genagentd import kernel
+from support.tracers import tracing
 
 
 class Started:
@@ -183,3 +187,20 @@ async def test_a_program_that_is_not_there_cannot_be_started() -> None:
     """And leaves nothing open."""
     with pytest.raises(FileNotFoundError):
         LoopProcess(["/no/such/program"])
+
+
+async def test_a_loop_does_not_stand_still_until_a_tracer_has_been_told(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_process, "TRACED_S", 0.001)
+    process = started.sh("exec sleep 100")
+
+    with tracing(process.pid):
+        os.kill(process.pid, signal.SIGKILL)
+        kernel.await_end(process.pid)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert process.returncode is None
+
+    async with asyncio.timeout(30):
+        assert await process.wait() == -signal.SIGKILL

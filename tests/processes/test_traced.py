@@ -84,6 +84,35 @@ def test_a_traced_helper_is_replaced(daemon: PrivateDaemon, client: Client) -> N
     until(lambda: not zombies_below(daemon.pid), "it is reaped when that lets go")
 
 
+@pytest.mark.parametrize("ends", ["first", "with its daemon"])
+def test_a_traced_helper_does_not_hold_up_the_end_of_its_daemon(
+    daemon: PrivateDaemon, client: Client, ends: str
+) -> None:
+    """What started it remembers it, and would wait for it after everything else was over."""
+    fleet.start(client, "a")
+    helper = helper_of(daemon)
+
+    with tracing(helper):
+        if ends == "first":
+            os.kill(helper, signal.SIGKILL)
+            until(lambda: helper_of(daemon) != helper, "there is another one")
+        assert ran(daemon, "genagentd", "stop").code == 0
+        assert daemon.wait() == 0
+
+
+def test_what_a_traced_daemon_left_ends_before_its_tracer_lets_go(
+    daemon: PrivateDaemon, client: Client
+) -> None:
+    """The guardian would wait for the debugger, and the tools would go on working."""
+    handle = fleet.start(client, "a", fleet.BUSY)
+    _, tools = fleet.begin(client, handle)
+
+    with tracing(daemon.pid):
+        daemon.kill()
+        assert daemon.wait() == 128 + signal.SIGKILL
+        assert not any(kernel.is_alive(*tool) for tool in tools)
+
+
 def test_the_exit_code_of_a_dead_process_is_there_before_it_is_reaped() -> None:
     for code in (0, 3, -signal.SIGKILL):
         end = f"os.kill(os.getpid(), {-code})" if code < 0 else f"os._exit({code})"
