@@ -14,6 +14,9 @@ from genagent_backends.loop_process import LoopProcess
 from genagentd import kernel
 from support.tracers import tracing
 
+# What a killed program began is ours to reap then, and would be a child that a later test meets.
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
 
 class Started:
     """Processes of one test, closed when it ends."""
