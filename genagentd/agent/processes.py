@@ -2,7 +2,8 @@
 
 A process for the session is spared by the end of a turn, with whatever lives below
 it, and ends with the agent; but only once the turn has got it, for nobody else would
-ever end one that was started for a turn that no longer wanted it.
+ever end one that was started for a turn that no longer wanted it. What was below it when
+a turn began or ended ends with it, whenever that is.
 
 Everything is started and reaped by the main thread: what a thread starts may die with
 that thread.
@@ -21,7 +22,16 @@ from genagent_protocol.plain import Plain
 from genagentd import kernel
 from genagentd.agent import log
 from genagentd.agent.child import GRACE_MS, ChildProcess
-from genagentd.agent.sweep import POLITE_MS, Identity, Sweep, below, childless, sessions_of
+from genagentd.agent.sweep import (
+    POLITE_MS,
+    Identity,
+    Remains,
+    Sweep,
+    below,
+    childless,
+    sessions_of,
+    tree_of,
+)
 
 #: How long a process that was killed may take to be reaped.
 LAST_WAIT_S = 1.0
@@ -42,6 +52,9 @@ class Processes:
         self._turn: int | None = None
         self._of_turn: dict[int, ChildProcess] = {}
         self._of_session: dict[int, ChildProcess] = {}
+        #: What was seen below each of those.
+        self._noted: dict[int, frozenset[Identity]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
 
     def hurry(self, interrupt_grace_ms: int) -> None:
         """Have processes end well inside the grace that an interrupted turn gets."""
@@ -55,8 +68,18 @@ class Processes:
             OSError: it cannot be looked at, so nobody could tell later what the turn began.
         """
         self._before = below()
-        self._sessions = sessions_of(self._before)
+        self._note(self._before)
+        # What a session process orphans is the turn's: only what lives below it is spared.
+        others = self._before.difference(*self._noted.values())
+        self._sessions = sessions_of(others) - self._of_session.keys()
         self._turn = turn
+
+    def _note(self, everything: frozenset[Identity]) -> None:
+        """See what is below the processes of the session, which nobody can tell once they ended."""
+        for pid in self._of_session:
+            # What was orphaned meanwhile is below it no more, and still its own.
+            seen = self._noted.get(pid, frozenset()) & everything
+            self._noted[pid] = tree_of(pid) | seen
 
     async def spawn(
         self, turn: int, argv: Sequence[str], env: Mapping[str, str] | None, cwd: str | None
@@ -82,6 +105,19 @@ class Processes:
         # One of the turn is kept until the turn is over: what it printed may still be read.
         if self._of_session.pop(child.pid, None) is not None:
             self._of_turn[child.pid] = child
+            self._end_remains(child.pid)
+
+    def _end_remains(self, pid: int) -> None:
+        """End what the process of the session *pid*, which has just ended, leaves behind."""
+        noted = self._noted.pop(pid, frozenset())
+        try:
+            remains = Remains(noted, pid, self._reaps_itself, self._polite_ms)
+        except OSError as error:
+            log.raised("turn.sweep_failed", error)
+            return
+        ending = asyncio.create_task(_end_for_good(remains))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
 
     def turn_over(self) -> bool:
         """Let the turn start no more processes; True if there is something to look through."""
@@ -94,13 +130,10 @@ class Processes:
         Raises:
             OSError: it cannot be looked for, and may live on.
         """
-        sweep = self._sweep()
-        ended = await sweep.end()
-        if ended:
-            log.line("turn.processes_ended", count=ended)
-        for pid, _ in sweep.immune:
-            log.line("turn.process_immune", pid=pid, uid=kernel.user_of(pid))
+        await _end(self._sweep())
         await self._close(self._of_turn)
+        if self._of_session:
+            self._note(below())
 
     def kill_turn(self) -> None:
         """Kill whatever the turn began, now.
@@ -118,6 +151,9 @@ class Processes:
             OSError: it cannot be looked for; whatever lives on is the daemon's to end.
         """
         self._turn = None
+        for ending in self._endings:
+            ending.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)
         everything = Sweep(self._strangers, frozenset(), self._reaps_itself, self._polite_ms)
         await everything.end()
         await self._close(self._of_turn | self._of_session)
@@ -133,10 +169,8 @@ class Processes:
                 log.raised("turn.sweep_failed", error, agent=agent)
 
     def _sweep(self) -> Sweep:
-        # What a session process orphaned is the turn's: only what lives below it is spared.
         roots = frozenset(self._of_session)
-        sessions = self._sessions - roots
-        return Sweep(self._before, roots, self._reaps_itself, self._polite_ms, sessions)
+        return Sweep(self._before, roots, self._reaps_itself, self._polite_ms, self._sessions)
 
     def _reaps_itself(self, pid: int) -> bool:
         return pid in self._of_turn or pid in self._of_session
@@ -149,3 +183,27 @@ class Processes:
                     await child.wait()
                 self._of_turn.pop(child.pid, None)
                 child.close()
+
+
+async def _end(sweep: Sweep) -> None:
+    """End what *sweep* finds, and log that there was something.
+
+    Raises:
+        OSError: it cannot be looked for, and may live on.
+    """
+    ended = await sweep.end()
+    if ended:
+        log.line("turn.processes_ended", count=ended)
+    for pid, _ in sweep.immune:
+        log.line("turn.process_immune", pid=pid, uid=kernel.user_of(pid))
+
+
+async def _end_for_good(remains: Remains) -> None:
+    """Do that where nobody waits for it, and at once if somebody cancels it."""
+    try:
+        try:
+            await _end(remains)
+        except asyncio.CancelledError:
+            remains.kill()
+    except OSError as error:
+        log.raised("turn.sweep_failed", error)

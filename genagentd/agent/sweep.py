@@ -166,13 +166,59 @@ class Sweep:
         with reserve.lent():
             return [*self._living()]
 
+    def _candidates(self) -> Iterator[kernel.Stat]:
+        return unspared(self._spared, self._roots, self._sessions)
+
     def _living(self) -> Iterator[Identity]:
-        for found in unspared(self._spared, self._roots, self._sessions):
+        for found in self._candidates():
             if not found.ended:
                 yield found.pid, found.started_ticks
             elif found.parent == os.getpid() and not self._reaps_itself(found.pid):
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(found.pid, os.WNOHANG)
+
+
+class Remains(Sweep):
+    """The clean-up after one process: what was below it, in a session with that, or below that."""
+
+    def __init__(
+        self,
+        noted: frozenset[Identity],
+        session: int,
+        reaps_itself: Callable[[int], bool],
+        polite_ms: int = POLITE_MS,
+    ) -> None:
+        """Look at once: *session* is the dead process's own only until others may have its number.
+
+        *noted* is what was seen below it while it lived.
+
+        Raises:
+            OSError: as for `below`.
+        """
+        super().__init__(frozenset(), frozenset(), reaps_itself, polite_ms)
+        self._remains = noted
+        with reserve.lent():
+            self._note({session})
+
+    def _candidates(self) -> Iterator[kernel.Stat]:
+        return iter(self._note(set()))
+
+    def _note(self, sessions: set[int]) -> list[kernel.Stat]:
+        """Return what is there of it now; *sessions* are known to be its own, too."""
+        tree = kernel.tree_below(os.getpid())
+        # None of it was ever in our session: whoever is in one with it, was begun by it.
+        sessions |= {found.session for found in tree if _identity(found) in self._remains}
+        there: dict[int, kernel.Stat] = {}
+        for found in tree:
+            known = _identity(found) in self._remains or found.session in sessions
+            if known or found.parent in there:
+                there[found.pid] = found
+        self._remains = frozenset(map(_identity, there.values()))
+        return [*there.values()]
+
+
+def _identity(found: kernel.Stat) -> Identity:
+    return found.pid, found.started_ticks
 
 
 async def signalled(

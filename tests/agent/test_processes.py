@@ -523,6 +523,76 @@ async def test_a_turn_ends_nothing_that_a_server_from_before_it_orphaned(
         server.wait()
 
 
+#: Leaves a shell in a session of its own, which works once it is told to, and ends when told.
+LEAVES = """
+setsid sh -c 'echo $$; read go < there; setsid sleep 3600 & echo $!; (sleep 3600 & echo $!)
+wait' &
+read go < here; (sleep 3600 & echo $!); read go < end
+"""
+
+
+@pytest.mark.parametrize("when", ["between turns", "in a turn"])
+async def test_what_a_process_of_the_session_leaves_ends_with_it(tmp_path: Path, when: str) -> None:
+    """What was below it, and what that began since; nothing that the agent began."""
+    for name in ("here", "there", "end"):
+        os.mkfifo(tmp_path / name)
+    kernel.adopt_orphans()
+    before = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+    processes = Processes()
+    processes._strangers = frozenset()
+    processes.turn_began(1)
+    leaving = await processes.spawn(1, ["/bin/sh", "-c", LEAVES], None, str(tmp_path))
+    processes.keep(leaving)
+    said = (await leaving.read()).split()
+    processes.turn_over()
+    await processes.end_turn()
+    since = subprocess.Popen(["sleep", "3600"], start_new_session=True)
+    try:
+        if when == "in a turn":
+            processes.turn_began(2)
+        for name in ("here", "there"):
+            await asyncio.to_thread((tmp_path / name).write_text, "go\n")
+        while len(said) < 4:
+            said += (await leaving.read()).split()
+        left = [int(pid) for pid in said]
+        assert alive(left) == left
+        await asyncio.to_thread((tmp_path / "end").write_text, "go\n")
+        assert await leaving.wait() == 0
+
+        # Reaped as well: nobody else would.
+        await asyncio.to_thread(until, lambda: not any(map(kernel.stat, left)), "it has ended")
+        assert alive([before.pid, since.pid]) == [before.pid, since.pid]
+    finally:
+        await processes.end_all()
+        before.wait()
+        since.wait()
+        leaving.close()
+
+
+async def test_what_is_left_ends_at_once_if_its_end_is_cancelled() -> None:
+    """Code of the agent may cancel every task there is."""
+    kernel.adopt_orphans()
+    processes = Processes()
+    processes._strangers = frozenset()
+    processes._polite_ms = 3_600_000
+    processes.turn_began(1)
+    deaf = ["/bin/sh", "-c", "trap '' TERM; (sleep 3600 & echo $!); read go"]
+    leaving = await processes.spawn(1, deaf, None, None)
+    processes.keep(leaving)
+    left = int(await leaving.read())
+    await leaving.close_stdin()
+    await leaving.wait()
+    (ending,) = processes._endings
+    try:
+        await asyncio.sleep(0)
+        ending.cancel()
+        await ending
+
+        await asyncio.to_thread(until, lambda: not alive([left]), "it has ended")
+    finally:
+        await processes.end_all()
+
+
 async def test_a_sweep_reaps_only_what_nobody_else_waits_for(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
