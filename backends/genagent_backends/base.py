@@ -108,7 +108,7 @@ class Process(Protocol):
         ...
 
     async def wait(self) -> int:
-        """Return the exit code once the process has ended."""
+        """Return the exit code once the process has ended; 255 if somebody else took it."""
         ...
 
     async def end(self, first: FirstSignal = "SIGINT") -> int:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from genagent_backends.base import FirstSignal
 from genagent_backends.timeouts import timeout
 from genagentd import kernel
+from genagentd.agent import log
 from genagentd.agent.sweep import Identity, readable, signalled, tree_of
 
 STDERR_TAIL_BYTES = 8_192
@@ -27,6 +28,8 @@ GRACE_MS = 1_000
 MAX_READS_AT_EXIT = 4
 #: How often we ask for the status of a dead process that nobody tells us, as long as it is traced.
 UNTOLD_S = 1.0
+#: The exit code of a process whose own was taken by somebody else; asyncio has the same.
+LOST_STATUS = 255
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -64,9 +67,12 @@ class ChildProcess:
         self._returncode: int | None = None
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._stdin_open = True
-        self._pidfd = os.pidfd_open(self.pid)
         self._loop.add_reader(self._stderr, self._drain)
-        self._loop.add_reader(self._pidfd, self._reap)
+        pidfd = kernel.open_pidfd(self.pid)
+        if pidfd is None:
+            self._loop.call_soon(self._lost)
+        else:
+            self._loop.add_reader(pidfd, self._reap, pidfd)
 
     @property
     def pid(self) -> int:
@@ -92,17 +98,32 @@ class ChildProcess:
             self._loop.remove_reader(self._stderr)
         self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
 
-    def _reap(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        code = self._popen.poll()
-        if code is None:
+    def _reap(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        try:
+            found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+        except ChildProcessError:
+            os.close(pidfd)
+            self._lost()
+            return
+        if found is None:
             # A tracer keeps it, maybe for long; whoever sweeps reaps it once it can be.
             code = kernel.exit_code(self.pid)
+        else:
+            code = found.si_status * (1 if found.si_code == os.CLD_EXITED else -1)
         if code is None:
             # Better late than wrong.
-            self._loop.call_later(UNTOLD_S, self._reap)
+            self._loop.call_later(UNTOLD_S, self._reap, pidfd)
             return
-        os.close(self._pidfd)
+        os.close(pidfd)
+        self._over(code)
+
+    def _lost(self) -> None:
+        """Say that code of the agent has waited for any child, or has none of them kept."""
+        log.line("process.status_lost", pid=self.pid)
+        self._over(LOST_STATUS)
+
+    def _over(self, code: int) -> None:
         # What it printed before it ended must be in the tail by the time `wait` returns.
         for _ in range(MAX_READS_AT_EXIT):
             self._drain()

@@ -41,7 +41,7 @@ from genagentd.agent.peers import Peers
 from genagentd.agent.processes import Processes
 from genagentd.agent.sessions import Sessions
 from genagentd.agent.shell import Shell
-from genagentd.agent.sweep import reap_adopted
+from genagentd.agent.sweep import hear_of_ends
 from genagentd.sockets import end_context, hold_few
 
 #: How long what was said last has to leave.
@@ -70,8 +70,7 @@ class Beginning:
         self.loop = asyncio.SelectorEventLoop(forked.Selector())
         self.loop.set_exception_handler(_complain)
         # Whoever ends below us may be one that we adopted; the agent's own are its own business.
-        self.loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
-        kernel.wake_in_silence()
+        hear_of_ends(self.loop)
         self.life = Life(socket_path, os.getppid())
 
     def be_found(self) -> None:

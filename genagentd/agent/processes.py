@@ -29,6 +29,7 @@ from genagentd.agent.sweep import (
     Sweep,
     below,
     childless,
+    hear_of_ends_again,
     sessions_of,
     tree_of,
 )
@@ -91,6 +92,7 @@ class Processes:
         """
         if turn != self._turn:
             raise OSError(errno.ECANCELED, "the turn that wanted this process is over")
+        hear_of_ends_again(asyncio.get_running_loop())
         child = ChildProcess(argv, env, cwd, self._exited, self._grace_ms)
         self._of_turn[child.pid] = child
         return child

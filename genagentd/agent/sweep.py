@@ -39,6 +39,25 @@ def childless() -> bool:
     return False
 
 
+def hear_of_ends(loop: asyncio.AbstractEventLoop) -> None:
+    """Have *loop*, the one of the main thread, reap what we adopted whenever a child ends."""
+    loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
+    kernel.wake_in_silence()
+
+
+def hear_of_ends_again(loop: asyncio.AbstractEventLoop) -> None:
+    """Do that where code of the agent has the ends of children ignored: no status is kept then.
+
+    It may have done so behind Python's back. A handler of its own stays, beside ours.
+    """
+    handler = signal.getsignal(signal.SIGCHLD)
+    if not callable(handler):
+        hear_of_ends(loop)
+        return
+    signal.signal(signal.SIGCHLD, handler)
+    signal.siginterrupt(signal.SIGCHLD, False)
+
+
 def reap_adopted() -> None:
     """Reap what is dead below us and was for certain not started by this process.
 

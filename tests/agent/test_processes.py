@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -23,7 +24,7 @@ from genagent_protocol.plain import FrozenDict
 from genagent_protocol.reasons import INTERRUPTED
 from genagentd import kernel
 from genagentd.agent import reserve
-from genagentd.agent.child import STDERR_TAIL_BYTES, ChildProcess
+from genagentd.agent.child import LOST_STATUS, STDERR_TAIL_BYTES, ChildProcess
 from genagentd.agent.processes import Processes
 from genagentd.agent.shell import SWEEPS
 from genagentd.agent.sweep import Sweep, below, childless
@@ -232,6 +233,80 @@ async def test_a_status_that_only_its_tracer_may_know_is_waited_for(
                 await asyncio.sleep(0)
             assert child.returncode is None
         assert await child.wait() == -signal.SIGKILL
+
+
+def ignored_in_python() -> None:
+    """Have the ends of children ignored as anybody does."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def ignored_in_c() -> None:
+    """Have them ignored as a library may."""
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    ctypes.CDLL(None).signal(signal.SIGCHLD, ctypes.c_void_p(signal.SIG_IGN))
+
+
+@pytest.fixture
+def _ends_as_before() -> Iterator[None]:
+    """Nothing of that is left."""
+    before = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("_ends_as_before")
+@pytest.mark.parametrize("ignored", [ignored_in_python, ignored_in_c])
+async def test_the_status_of_a_program_is_kept_whatever_the_agent_ignores(
+    ignored: Callable[[], None],
+) -> None:
+    """The kernel keeps none where nobody wants to hear of ends, and it read like a success."""
+    processes = Processes()
+    processes.turn_began(1)
+    ignored()
+    child = await processes.spawn(1, ["/bin/sh", "-c", "read go; exit 3"], None, None)
+    await child.close_stdin()
+
+    assert await child.wait() == 3
+    await processes.end_all()
+
+
+@pytest.mark.usefixtures("_ends_as_before")
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("taken", [ignored_in_python, ignored_in_c])
+async def test_a_status_that_was_taken_is_no_success(
+    taken: Callable[[], None],
+    when: str,
+    children: list[ChildProcess],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Zero would be what nobody knows."""
+    if when == "before":
+        taken()
+    child = python("input()" if when == "after" else "", children)
+    if when == "after":
+        taken()
+        await child.close_stdin()
+
+    assert await child.wait() == LOST_STATUS
+    assert f"process.status_lost pid={child.pid}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_process_that_somebody_else_reaped_has_ended(
+    held: bool, children: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to wait for, and what it printed can be read."""
+
+    def too_late(pid: int) -> None:
+        os.waitpid(pid, 0)
+
+    if not held:
+        monkeypatch.setattr(kernel, "open_pidfd", too_late)
+    child = python("print('done')", children)
+    if held:
+        too_late(child.pid)
+    assert await child.wait() == LOST_STATUS
+    assert await child.read() == b"done\n"
 
 
 async def test_a_process_that_is_ended_at_once_gets_no_grace(
