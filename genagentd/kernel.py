@@ -21,6 +21,9 @@ import time
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+#: How often to ask for the exit code of a dead process whose tracer keeps it to itself.
+UNTOLD_S = 1.0
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NAME = 15
@@ -190,6 +193,22 @@ def exit_code(pid: int) -> int | None:
         return None
     # Whoever may not know it is shown a zero.
     return None if status == 0 and _hides(pid) else os.waitstatus_to_exitcode(status)
+
+
+def end_of_child(pid: int, pidfd: int) -> int | None:
+    """Reap the dead child *pid*, held as *pidfd*, and return its exit code, negative for a signal.
+
+    A tracer may keep it for as long as it likes. It is dead all the same, and its code is told if
+    it can be known; whoever looks for orphans reaps it later. None asks to be asked again, after
+    `UNTOLD_S`.
+
+    Raises:
+        ChildProcessError: somebody else has reaped it.
+    """
+    found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    if found is None:
+        return exit_code(pid)
+    return found.si_status * (1 if found.si_code == os.CLD_EXITED else -1)
 
 
 def _hides(pid: int) -> bool:

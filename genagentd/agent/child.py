@@ -26,8 +26,6 @@ STDERR_TAIL_BYTES = 8_192
 GRACE_MS = 1_000
 #: A pipe holds 64 KiB; more than this comes from a grandchild that writes on and on.
 MAX_READS_AT_EXIT = 4
-#: How often we ask for the status of a dead process that nobody tells us, as long as it is traced.
-UNTOLD_S = 1.0
 #: The exit code of a process whose own was taken by somebody else; asyncio has the same.
 LOST_STATUS = 255
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -101,19 +99,14 @@ class ChildProcess:
     def _reap(self, pidfd: int) -> None:
         self._loop.remove_reader(pidfd)
         try:
-            found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+            code = kernel.end_of_child(self.pid, pidfd)
         except ChildProcessError:
             os.close(pidfd)
             self._lost()
             return
-        if found is None:
-            # A tracer keeps it, maybe for long; whoever sweeps reaps it once it can be.
-            code = kernel.exit_code(self.pid)
-        else:
-            code = found.si_status * (1 if found.si_code == os.CLD_EXITED else -1)
         if code is None:
             # Better late than wrong.
-            self._loop.call_later(UNTOLD_S, self._reap, pidfd)
+            self._loop.call_later(kernel.UNTOLD_S, self._reap, pidfd)
             return
         os.close(pidfd)
         self._over(code)

@@ -20,8 +20,6 @@ from genagentd.daemon.report import report, warn
 
 #: So many orphans are named in the log before those that follow are only counted.
 NAMED = 5
-#: How often we ask for the status of a dead process that nobody tells us, as long as it is traced.
-UNTOLD_S = 1.0
 
 
 class BirthPipe:
@@ -106,16 +104,10 @@ class Watched:
 
     def _exited(self) -> None:
         self._loop.remove_reader(self._pidfd)
-        found = os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
-        if found is None:
-            # A tracer may keep it for as long as it likes. It is dead all the same; from now on it
-            # is nobody's, and is reaped with the orphans, once it can be.
-            code = kernel.exit_code(self.pid)
-        else:
-            code = found.si_status * (1 if found.si_code == os.CLD_EXITED else -1)
+        code = kernel.end_of_child(self.pid, self._pidfd)
         if code is None:
             # Better late than wrong.
-            self._loop.call_later(UNTOLD_S, self._exited)
+            self._loop.call_later(kernel.UNTOLD_S, self._exited)
             return
         os.close(self._pidfd)
         self._pidfd = -1

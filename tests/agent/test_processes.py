@@ -224,7 +224,7 @@ async def test_a_status_that_only_its_tracer_may_know_is_waited_for(
     """What ran as another user keeps it from us, and a guess would be believed."""
     asked: list[int] = []
     monkeypatch.setattr(kernel, "exit_code", asked.append)
-    monkeypatch.setattr("genagentd.agent.child.UNTOLD_S", 0.001)
+    monkeypatch.setattr(kernel, "UNTOLD_S", 0.001)
     child = python("input()", children)
     async with asyncio.timeout(DEADLINE_S):
         with tracing(child.pid):

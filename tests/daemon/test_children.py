@@ -51,7 +51,7 @@ async def test_an_end_that_only_its_tracer_may_know_is_told_later_and_truly(
     """It ran as another user, and a guess would be believed."""
     asked: list[int] = []
     monkeypatch.setattr(kernel, "exit_code", asked.append)
-    monkeypatch.setattr(children, "UNTOLD_S", 0.001)
+    monkeypatch.setattr(kernel, "UNTOLD_S", 0.001)
     told: list[tuple[int, bool]] = []
     process = _asleep()
     Watched(process.pid, lambda number, signalled: told.append((number, signalled)))
