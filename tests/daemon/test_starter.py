@@ -1,20 +1,24 @@
-"""What a launch that was lost leaves behind, without a daemon."""
+"""What a launch leaves behind, lost or not, without a daemon."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from genagentd import kernel
+from genagentd.daemon import starter as starters
 from genagentd.daemon.birth import Descriptor, Newborn
 from genagentd.daemon.starter import LaunchLost, Starter
+from support.tracers import tracing
 
 
 @pytest.fixture
@@ -63,3 +67,23 @@ def test_a_helper_that_is_lost_over_a_launch_has_a_successor_at_once(
     (successor,) = _helpers(starter)
     assert {successor} != first
     assert kernel.is_alive(successor, kernel.started_ticks(successor))
+
+
+@pytest.mark.process
+def test_what_multiprocess_keeps_for_shared_memory_is_ended_though_it_is_traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The daemon waited for its tracer to let go of it, and heard nobody meanwhile."""
+    theirs, ours = os.pipe()
+    kept = subprocess.Popen([sys.executable, "-c", "input()"], stdin=theirs)
+    os.close(theirs)
+    tracker = SimpleNamespace(_lock=threading.Lock(), _pid=kept.pid, _fd=ours)
+    monkeypatch.setattr(starters, "resource_tracker", SimpleNamespace(_resource_tracker=tracker))
+
+    with tracing(kept.pid):
+        starters._end_tracker()
+        assert (tracker._pid, tracker._fd) == (None, None)
+        found = kernel.stat(kept.pid)
+        assert found is not None
+        assert found.ended
+    assert kept.wait() == -signal.SIGKILL
