@@ -48,6 +48,7 @@ Type=notify
 # Only the daemon itself may say that it is ready; agents are its children.
 NotifyAccess=main
 {environment}ExecStart={python} -P -m genagentd run --log-format json
+SyslogIdentifier=genagentd
 ExecReload=kill -HUP $MAINPID
 # The ping comes from the daemon's loop: when that is stuck, it is started anew.
 WatchdogSec={watchdog}
@@ -61,7 +62,6 @@ RuntimeDirectory=genagentd
 RuntimeDirectoryMode=0700
 # A daemon that was begun by hand may live there: this one ends then, and nothing of that goes.
 RuntimeDirectoryPreserve=yes
-UMask=0077
 LimitNOFILE=65536
 # An agent that is killed for its memory does not take the others with it.
 OOMPolicy=continue
@@ -150,10 +150,12 @@ def unit_path() -> Path:
     return base / "systemd/user/genagentd.service"
 
 
-@click.option("--user", is_flag=True, help="For this user; there is no other way.")
+@click.option(
+    "--user", is_flag=True, help="For this user, as it is without: the service is a user's."
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the unit and write nothing.")
 @click.option("--force", is_flag=True, help="Replace a unit that was changed.")
-def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa: ARG001  # the only way
+def install_service(user: bool, only_print: bool, force: bool) -> None:  # noqa: ARG001  # it is without
     """Write a systemd unit that runs the daemon for this user.
 
     Directories, a configuration and settings that the environment names are written into it.

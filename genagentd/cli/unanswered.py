@@ -28,7 +28,7 @@ def silent(where: Places, deadline: float) -> Failure:
 
     pid = pid_of(holder(where, left_s(deadline)))
     return unseen(where, pid) or _not_answering(
-        where, pid, "does not answer", f"see {where.daemon_log}{_last_resort(pid)}"
+        where, pid, "does not answer", f"see {_said_in(where, pid)}{_last_resort(pid)}"
     )
 
 
@@ -54,7 +54,7 @@ def _not_answering(where: Places, pid: int | None, why: str, hint: str) -> Failu
         "not_answering",
         f"the daemon in {where.run} ({who(pid)}) {why}; nothing was changed",
         hint,
-        {"pid": pid, "log": tail_of(where.daemon_log)},
+        {"pid": pid, "log": tail_of(where.daemon_log) if _logs_there(where, pid) else []},
     )
 
 
@@ -64,6 +64,29 @@ def lost(where: Places) -> Failure | None:
 
     pid = pid_of(unseen_listener(where.socket))
     return None if pid is None else _hidden(where, pid, f"kill {pid}")
+
+
+def _said_in(where: Places, pid: int | None) -> str:
+    """Return where to look for what the daemon *pid* says: not every one has a log file."""
+    if _logs_there(where, pid):
+        return str(where.daemon_log)
+    found = _standard_error(pid)
+    if found.startswith("socket:"):
+        return "its log with: journalctl --user -u genagentd"
+    return found if os.path.isabs(found) else "its standard error"
+
+
+def _logs_there(where: Places, pid: int | None) -> bool:
+    """Whether it logs into the file that is kept for it; who cannot be asked does."""
+    return _standard_error(pid) in ("", os.path.realpath(where.daemon_log))
+
+
+def _standard_error(pid: int | None) -> str:
+    """Return what the standard error of *pid* is, empty if that is not known."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/2").removesuffix(" (deleted)")
+    except OSError:
+        return ""
 
 
 def _last_resort(pid: int | None) -> str:
@@ -82,7 +105,7 @@ def still_ending(
         exits.PENDING,
         "stopping",
         f"the daemon ({who(pid)}) is still ending after {after_s:g} s",
-        f"see {where.daemon_log}{_last_resort(pid)}" if forced else at_once,
+        f"see {_said_in(where, pid)}{_last_resort(pid)}" if forced else at_once,
         {"pid": pid},
     )
 

@@ -73,8 +73,9 @@ def guard() -> None:
     if daemon:
         code = _outlive(daemon)
         end_descendants()
-        if code < 0 and -code not in _ENDING:
-            # It could not say so itself, and its agents have ended with it.
+        if code < 0 and -code not in (signal.SIGTERM, signal.SIGINT):
+            # It could not say so itself, and its agents have ended with it. Of those two it dies
+            # only before there is anybody who could.
             warn("daemon.killed", pid=daemon, signal=-code)
         os._exit(_status(code))
     # Until it serves there is nothing that would have to end in order, and much that can wait

@@ -1,6 +1,7 @@
 """The daemon's log: one line per event on standard error, and never any content.
 
-On a terminal a person reads it; elsewhere it is JSON. Identities, sizes, durations
+On a terminal a person reads it; elsewhere it is JSON, and systemd's journal is told how
+much each line matters. Identities, sizes, durations
 and reasons only: no prompt, no event body, no reply, no option. Writing it never
 fails and never waits: what a stuck or full standard error does not take is dropped,
 and counted in the next line that it does take.
@@ -9,8 +10,9 @@ and counted in the next line that it does take.
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,6 +61,8 @@ def configure(log_format: Literal["auto", "console", "json"]) -> None:
         if console
         else structlog.processors.JSONRenderer()
     )
+    if goes_to_the_journal(os.environ):
+        renderer = _with_priority(renderer)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -71,6 +75,24 @@ def configure(log_format: Literal["auto", "console", "json"]) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(_stream),  # type: ignore[arg-type]  # it only writes and flushes
     )
+
+
+def goes_to_the_journal(environ: Mapping[str, str]) -> bool:
+    """Whether standard error is the stream to systemd's journal that *environ* names.
+
+    Whoever was started with the one may have the other elsewhere: systemd.exec(5), $JOURNAL_STREAM.
+    """
+    found = os.fstat(2)
+    return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
+def _with_priority(renderer: Any) -> Any:
+    """Have the journal read the level of each line, which it takes away: sd-daemon(3)."""
+
+    def rendered(logger: object, method: str, line: MutableMapping[str, Any]) -> str:
+        return f"<{4 if method == 'warning' else 6}>{renderer(logger, method, line)}"
+
+    return rendered
 
 
 def report(event: str, /, **facts: object) -> None:

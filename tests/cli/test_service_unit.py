@@ -34,6 +34,12 @@ def test_the_unit_keeps_the_conventions() -> None:
     assert int(service["TimeoutStopSec"]) > 10
     assert service["RuntimeDirectoryMode"] == "0700"
     assert service["RestartPreventExitStatus"] == "4 78"
+    assert service["SyslogIdentifier"] == "genagentd"
+
+
+def test_agents_make_files_as_they_do_where_the_daemon_was_begun_by_hand() -> None:
+    """Our own are private for any umask; an agent's files are for whoever works beside it."""
+    assert "UMask" not in parsed()
 
 
 def test_the_end_of_the_service_leaves_the_directory_of_a_daemon_begun_by_hand() -> None:

@@ -8,8 +8,10 @@ import json
 import os
 import pty
 import select
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -238,3 +240,25 @@ def test_who_has_let_go_of_a_log_writes_into_the_one_that_is_there_now(tmp_path:
 
     assert log.read_text() == "said\n"
     assert (tmp_path / "moved").read_text() == ""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+@pytest.mark.parametrize("named", [True, False])
+def test_the_journal_is_told_how_much_a_line_matters(
+    named: bool, log_format: Literal["json", "console"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`journalctl -p warning` showed none of ours; elsewhere it would be noise in every line."""
+    read, write = socket.socketpair()
+    found = os.fstat(write.fileno())
+    inode = found.st_ino + (0 if named else 1)
+    monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{inode}")
+    with read, stood(write.detach()):
+        report.configure(log_format)
+        report.report("ready")
+        report.warn("disk.full")
+        lines = read.recv(1 << 16).decode().splitlines()
+
+    marks = ["<6>", "<4>"] if named else ["", ""]
+    for line, mark, event in zip(lines, marks, ["ready", "disk.full"], strict=True):
+        assert line.startswith(f"{mark}{'{' if log_format == 'json' else '2'}")
+        assert event in line

@@ -65,7 +65,7 @@ def test_a_killed_daemon_leaves_nothing_in_sessions_of_its_own() -> None:
     assert [pid for pid in (daemon, tool, hidden) if _runs(pid)] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGQUIT])
 def test_what_ended_a_daemon_that_could_not_say_so_is_in_its_log(
     capfd: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
