@@ -6,18 +6,38 @@ what is open alone, many starts at once would all fit, and fail in the middle.
 
 from __future__ import annotations
 
+import errno
 import resource
 from collections.abc import Hashable
 
 from genagentd import kernel
+from genagentd.unusable import NoRoom
 
-#: Descriptors one agent takes in the daemon, and what is kept free for everything else.
+#: What the daemon itself takes, one agent in it, and what is kept free for everything else.
+ITS_OWN = 26
 PER_AGENT = 10
 RESERVED = 64
+#: With less than this nobody could be let in, or no agent started.
+LEAST = ITS_OWN + PER_AGENT + RESERVED
 
 
 class Exhausted(Exception):
     """There are none left for one more agent; the message says how many there are."""
+
+
+def check() -> None:
+    """See that this process may open what a daemon of one agent needs.
+
+    Raises:
+        NoRoom: it may not; the message says how many it may, and needs.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < LEAST:
+        raise NoRoom(
+            errno.EMFILE,
+            f"this daemon may open {limit} files and needs {LEAST} at least, for clients and one "
+            "agent: allow more (ulimit -n; LimitNOFILE= of a service)",
+        )
 
 
 class Allowance:

@@ -23,7 +23,7 @@ from genagent_protocol.errors import GenAgentError
 from genagent_protocol.refs import BootId
 from genagentd import kernel, sockets
 from genagentd.config import BadConfiguration, Config
-from genagentd.daemon import guardian, lock
+from genagentd.daemon import allowance, guardian, lock
 from genagentd.daemon.control import Daemon
 from genagentd.daemon.notify import ServiceManager
 from genagentd.daemon.report import configure, keep_log, reopen, report, warn
@@ -56,10 +56,12 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
 
     Raises:
         UsageError: a directory or the lock cannot be used.
-        NoRoom: nor can they be made now: the disk is full.
+        NoRoom: nor can they be made now: the disk is full; or this process may open too little.
         AlreadyRunning: another daemon is there; nothing was changed.
     """
     _check_processes()
+    _raise_descriptor_limit()
+    allowance.check()
     check_path(places.socket)
     check_path(places.longest_socket)
     make_private(places.run)
@@ -69,7 +71,6 @@ def serve(places: Places, config: Config, reload: Callable[[], Config]) -> int:
         for directory in (places.agents, places.logs):
             make_private(directory)
         _remove_stale(places, held)
-        _raise_descriptor_limit()
         keep_log(places.daemon_log)
         configure(config.log_format)
         kernel.adopt_orphans()

@@ -18,6 +18,7 @@ from genagent_protocol.errors import StartFailed
 from genagentd import kernel
 from genagentd.client.aio import AsyncClient
 from genagentd.client.client import Client
+from genagentd.daemon import allowance
 from support import fleet
 from support.daemons import PrivateDaemon, living_below, waiting_in, zombies_below
 from support.figures import Figures, counts
@@ -142,6 +143,32 @@ def test_E026_a_failed_start_is_told_when_its_tools_have_ended(
     found = [kernel.stat(pid) for pid in tools]
     assert len(tools) == 5
     assert [one for one in found if one is not None and not one.ended] == []
+
+
+@pytest.mark.parametrize("short_of", [0, 1])
+def test_a_daemon_that_could_let_in_nobody_does_not_say_it_is_ready(
+    daemon_environment: None, short_of: int
+) -> None:
+    """Its service manager and whoever began it waited for ever, and no message named the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    daemon = PrivateDaemon(environment={"GENAGENT_KEEP_NOFILE": "1"})
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowance.LEAST - short_of, hard))
+    try:
+        daemon.start(wait=not short_of)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        if short_of:
+            assert daemon.wait() == 1
+            assert "ulimit -n" in daemon.log
+            assert '"ready"' not in daemon.log
+        else:
+            with Client(daemon.run) as client:
+                client.start_agent(None, name="a", backend="echo", cwd="/")
+                assert client.ask("a", "is there room?").text == "is there room?"
+            assert daemon.stop() == 0
+    finally:
+        daemon.cleanup()
 
 
 @pytest.fixture
