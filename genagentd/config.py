@@ -21,6 +21,9 @@ from genagent_protocol.errors import GenAgentError
 from genagentd.environment import why_withheld, withheld
 from genagentd.paths import home
 
+#: More than this is no configuration, and might not end.
+_MAX_BYTES = 1024 * 1024
+
 
 class BadConfiguration(GenAgentError):
     """The configuration cannot be used; the message says which key, where, and what to do."""
@@ -97,7 +100,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         if stat.S_ISFIFO(path.stat().st_mode):
             # Opening it would wait for its writer, and with it the daemon.
             raise BadConfiguration(f"{path} cannot be read: it is a pipe; name a file of TOML")
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(_text_of(path))
     except FileNotFoundError:
         return None
     except RecursionError:
@@ -111,6 +114,17 @@ def _read(path: Path) -> dict[str, Any] | None:
     except ValueError as error:  # Not only TOML's own: what int() refuses, too.
         raise BadConfiguration(f"{path} cannot be read: {error}") from None
     return {key: _checked(key, value, str(path)) for key, value in found.items()}
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of the file, which need not be one that ends."""
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise BadConfiguration(
+            f"{path} cannot be read: it has more than {_MAX_BYTES} bytes; name a file of TOML"
+        )
+    return data.decode("utf-8")
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -227,6 +227,14 @@ def test_what_is_too_much_for_the_reader_is_refused(file: Path, text: str) -> No
         loaded(file, text)
 
 
+def test_a_file_that_does_not_end_is_refused_before_the_memory_does() -> None:
+    """A daemon that was told to read it anew would be ended with all its agents."""
+    with pytest.raises(
+        BadConfiguration, match="/dev/zero cannot be read: it has more than 1048576"
+    ):
+        load(Path("/dev/zero"))
+
+
 def test_a_pipe_is_no_configuration(file: Path) -> None:
     """To open it would wait for its writer, and nobody would hear of it."""
     os.mkfifo(file)

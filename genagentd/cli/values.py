@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from genagent_protocol import schema
+from genagent_protocol.codec import MAX_PAYLOAD_BYTES
+from genagent_protocol.errors import TooLarge
 from genagent_protocol.events import Response
 from genagent_protocol.plain import NotPlain, freeze, printable
+from genagent_protocol.reasons import PayloadTooLarge
 from genagent_protocol.refs import AgentHandle, MalformedIdentity, RequestRef
 from genagentd.cli import exits
 from genagentd.cli.exits import Failure
@@ -161,6 +163,7 @@ def payload_text(argument: str | None, file: str | None, what: str) -> str:
 
     Raises:
         Failure: none or two of them were given, it is not UTF-8, or there is nothing in it.
+        TooLarge: there is more than one message holds.
     """
     text = _given_text(argument, file, what)
     if not text:
@@ -178,7 +181,8 @@ def _given_text(argument: str | None, file: str | None, what: str) -> str:
         raise Failure(exits.USAGE, "usage", twice)
     try:
         if file is not None:
-            return Path(file).read_bytes().decode("utf-8")
+            with open(file, "rb") as opened:
+                return _all_of(opened, what)
         if argument == "-":
             return _stdin(what)
     except OSError as error:
@@ -197,7 +201,18 @@ def _stdin(what: str) -> str:
         raise Failure(
             exits.USAGE, "usage", f"the {what} is to come from stdin, and that is a terminal"
         )
-    return sys.stdin.buffer.read().decode("utf-8")
+    return _all_of(sys.stdin.buffer, what)
+
+
+def _all_of(given: BinaryIO, what: str) -> str:
+    """Return what is *given*, which need not have an end, if one message could hold it."""
+    data = given.read(MAX_PAYLOAD_BYTES + 1)
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise TooLarge(
+            f"{what}: more than {MAX_PAYLOAD_BYTES} bytes, which is the limit; nothing was sent",
+            PayloadTooLarge(size_bytes=len(data), limit_bytes=MAX_PAYLOAD_BYTES),
+        )
+    return data.decode("utf-8")
 
 
 def shown(name: object) -> str:

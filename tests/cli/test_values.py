@@ -12,6 +12,8 @@ import click
 import pytest
 
 from genagent_protocol.answers import Status
+from genagent_protocol.codec import MAX_PAYLOAD_BYTES
+from genagent_protocol.errors import TooLarge
 from genagentd.cli import exits, values
 from genagentd.cli.exits import Failure
 from genagentd.cli.output import duration, harmless, shortened, table
@@ -229,3 +231,24 @@ def test_stdin_that_cannot_be_read_is_told(
         values.payload_text("-", None, "prompt")
 
     assert (failed.value.exit_code, failed.value.message) == (exits.USAGE, told)
+
+
+@pytest.mark.parametrize("way", ["stdin", "file"])
+def test_what_has_no_end_is_read_as_far_as_a_message_goes(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """A device that was named by mistake took all memory there was."""
+    with open("/dev/zero", encoding="utf-8") as endless:
+        monkeypatch.setattr(sys, "stdin", endless)
+        given = ("-", None) if way == "stdin" else (None, "/dev/zero")
+
+        with pytest.raises(TooLarge, match="prompt: more than 8388608 bytes"):
+            values.payload_text(*given, "prompt")
+
+
+def test_the_longest_prompt_is_read_whole(tmp_path: Path) -> None:
+    """The limit itself is judged where the message is made."""
+    file = tmp_path / "long"
+    file.write_text("a" * MAX_PAYLOAD_BYTES)
+
+    assert len(values.payload_text(None, str(file), "prompt")) == MAX_PAYLOAD_BYTES
