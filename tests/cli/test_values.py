@@ -233,17 +233,16 @@ def test_stdin_that_cannot_be_read_is_told(
     assert (failed.value.exit_code, failed.value.message) == (exits.USAGE, told)
 
 
-@pytest.mark.parametrize("way", ["stdin", "file"])
+@pytest.mark.parametrize(("argument", "file"), [("-", None), (None, "/dev/zero")])
 def test_what_has_no_end_is_read_as_far_as_a_message_goes(
-    monkeypatch: pytest.MonkeyPatch, way: str
+    monkeypatch: pytest.MonkeyPatch, argument: str | None, file: str | None
 ) -> None:
     """A device that was named by mistake took all memory there was."""
     with open("/dev/zero", encoding="utf-8") as endless:
         monkeypatch.setattr(sys, "stdin", endless)
-        given = ("-", None) if way == "stdin" else (None, "/dev/zero")
 
         with pytest.raises(TooLarge, match="prompt: more than 8388608 bytes"):
-            values.payload_text(*given, "prompt")
+            values.payload_text(argument, file, "prompt")
 
 
 def test_the_longest_prompt_is_read_whole(tmp_path: Path) -> None:
