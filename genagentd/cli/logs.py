@@ -31,6 +31,8 @@ from genagentd.unusable import OTHER, NoRoom, unusable
 
 #: How often a followed file is looked at.
 _LOOK_S = 0.2
+#: More lines, or lives, than any log has; what is still more overflows a queue.
+_MOST = 1_000_000_000
 #: How long the daemon is asked who the latest life is.
 _ASK_S = 1.0
 
@@ -40,7 +42,7 @@ _ASK_S = 1.0
 @click.option(
     "-n",
     "--lines",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=0, max=_MOST),
     default=100,
     show_default=True,
     metavar="INTEGER",
@@ -48,7 +50,7 @@ _ASK_S = 1.0
 )
 @click.option(
     "--lives",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=_MOST),
     default=1,
     show_default=True,
     metavar="INTEGER",

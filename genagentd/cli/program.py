@@ -132,6 +132,12 @@ def _failure(error: Exception, out: Output) -> Failure:
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             message = f"this command needs more open files than it may have: {error.strerror}"
             return Failure(exits.FAILED, "resource_exhausted", message, "see: ulimit -n")
+        case OSError(errno=errno.EAGAIN):
+            message = f"the system starts no more processes for you now: {error.strerror}"
+            return Failure(exits.FAILED, "resource_exhausted", message, "see: ulimit -u")
+        case MemoryError():
+            message = "this command needs more memory than it may have"
+            return Failure(exits.FAILED, "resource_exhausted", message, "see: ulimit -v")
         case _:
             message = f"{type(error).__name__}: {error}"
             return Failure(exits.FAILED, "internal", message, "run it again with --debug")

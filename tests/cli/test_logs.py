@@ -54,6 +54,19 @@ def test_the_latest_life_that_said_anything_is_shown_and_named(
     assert more.endswith("genagent logs --lives 3 a")
 
 
+@pytest.mark.parametrize("option", ["--lines", "--lives"])
+def test_a_number_that_no_log_reaches_is_refused(
+    genagent: Command, said: Callable[[int, str], Path], option: str
+) -> None:
+    """It was a fault of the program, after the log had been read."""
+    said(1, "spoke\n")
+
+    refused = genagent("logs", "a", option, "9" * 20)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert option in refused.err
+
+
 def test_of_a_silent_life_that_runs_the_process_is_named(
     genagent: Command, said: Callable[[int, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

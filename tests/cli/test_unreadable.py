@@ -115,18 +115,31 @@ def test_a_daemon_whose_interpreter_is_gone_is_not_started_and_says_so(
     )
 
 
-def test_a_command_that_may_open_no_more_files_says_so(
-    genagentd: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "limit"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "-n"),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "-u"),
+        (MemoryError(), "-v"),
+    ],
+    ids=["files", "processes", "memory"],
+)
+def test_a_command_that_may_have_no_more_of_something_says_so(
+    genagentd: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    limit: str,
 ) -> None:
     """It is no fault of the program, as it was said to be."""
     monkeypatch.setenv("GENAGENT_RUN_DIR", str(tmp_path))
 
     def no_more(*_: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
+        raise error
 
     monkeypatch.setattr(core, "core_state", no_more)
 
     told = genagentd("status", "--json")
 
     assert (told.code, told.error) == (1, "resource_exhausted")
-    assert "ulimit -n" in told.json["error"]["hint"]
+    assert f"ulimit {limit}" in told.json["error"]["hint"]
